@@ -76,8 +76,12 @@ def _inside(location: Sequence[Any], outer: Sequence[Any]) -> bool:
 
 
 def _line(problem: ErrorDetails, kind: Any) -> str:
-    what = problem["type"]
-    text = f"{_field(problem['loc'])}: {_message(problem)}".removeprefix(": ")
+    return f"{_field(problem['loc'])}: {complaint(problem, kind)}".removeprefix(": ")
+
+
+def complaint(problem: ErrorDetails, kind: Any) -> str:
+    """What is wrong with a field, with the value and the remedy."""
+    what, text = problem["type"], _message(problem)
     if what not in OWN and what not in WORDS:
         text += f" (got {_shown(problem['input'])})"
     if problem["input"] is None and what not in WORDS:

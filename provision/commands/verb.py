@@ -103,12 +103,12 @@ def instance_of(plan_file: str, instance_file: str | None, plan: Plan) -> Instan
 
 Seconds = Annotated[Positive, Field(le=1e7)]
 REMOTE = {
-    "instance": Annotated[
-        Name | Annotated[dict[Name, Any], WithJsonSchema({"$ref": "#/components/schemas/Instance"})],
-        Field(description="a shipped name, the digest of a stored one, or a whole one")],
     "base": Annotated[
         Name | Annotated[dict[Name, Any], WithJsonSchema({"$ref": "#/components/schemas/Instance"})],
         Field(description="the instance before the change, as instance is stated")],
+    "instance": Annotated[
+        Name | Annotated[dict[Name, Any], WithJsonSchema({"$ref": "#/components/schemas/Instance"})],
+        Field(description="a shipped name, the digest of a stored one, or a whole one")],
     "plan": Annotated[
         Name | Annotated[dict[Name, Any], WithJsonSchema({"$ref": "#/components/schemas/Plan"})],
         Field(description="the digest of a stored plan, the id of a job, or a plan")],

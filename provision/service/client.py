@@ -1,27 +1,32 @@
 """A client of the service in Python, with the names of the package: ``Client(url).solve(instance)`` does what
 ``provision.solve`` does.
 
-The client needs nothing but the standard library and the package itself.
+The client needs nothing but the standard library and the package itself. A new verb needs nothing here.
 """
 
 import json
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from http.client import HTTPException
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
+from pydantic import BaseModel
+
 from provision import InputError, Instance, Plan
+from provision.commands import JOBS
+from provision.commands.verb import REMOTE, request
 from provision.models.plans.report import Report
 from provision.models.plans.result import Result
 from provision.models.problem.search import Incumbent
 
 TRIES, WAIT_S = 5, 1.0
 """The number of times that a broken stream of events is opened, and the pause before each new attempt, in seconds."""
-Given: TypeAlias = str | Instance
-GivenPlan: TypeAlias = str | Plan
+PARTS = {"compare": "rows", "what-if": "rows", "export": "files", "diff": "steps"}
+"""The verbs of whose answer the client returns one part."""
 
 
 class Client:
@@ -40,7 +45,7 @@ class Client:
     def __init__(self, url: str = "http://127.0.0.1:8765", token: str | None = None, timeout_s: float = 60.0):
         self.url, self.token, self.timeout_s = url.rstrip("/"), token, timeout_s
 
-    def solve(self, instance: Given, method: str = "auto", time_limit_s: float = 60.0, seed: int = 0,
+    def solve(self, instance: str | Instance, method: str = "auto", time_limit_s: float = 60.0, seed: int = 0,
               report: Callable[[Incumbent], None] | None = None, **parameters: Any) -> Result:
         """Plan an instance, as ``provision.solve`` does; the instance may also be given by its name or digest in the
         store.
@@ -56,41 +61,26 @@ class Client:
         plan, report_on_it = found["plan"], found["report"]
         return Result.of_summary(found, plan and Plan(**plan), report_on_it and Report(**report_on_it))
 
-    def verify(self, instance: Given, plan: GivenPlan) -> Report:
+    def verify(self, instance: str | Instance, plan: str | Plan) -> Report:
         """Check a plan with the verifier, as ``provision.verify`` does."""
-        return Report(**self.run({"verb": "verify"} | _both(instance, plan)))
+        return Report(**self._asked("verify", instance, plan))
 
-    def compare(self, instance: Given, methods: list[str], **settings: Any) -> list[dict[str, Any]]:
-        """The rows of ``provision compare``, one per method."""
-        return self.run({"verb": "compare", "instance": _plain(instance), "methods": methods} | settings)["rows"]
-
-    def what_if(self, instance: Given, vary: dict[str, Any], **settings: Any) -> list[dict[str, Any]]:
-        """The rows of ``provision.what_if``, one per point of the sweep."""
-        return self.run({"verb": "what-if", "instance": _plain(instance), "vary": vary} | settings)["rows"]
-
-    def simulate(self, instance: Given, plan: GivenPlan, seconds: float = 60.0, seed: int = 0,
-                 **options: Any) -> dict[str, Any]:
-        """The summary of ``provision.simulate``."""
-        return self.run({"verb": "simulate", "seconds": seconds, "seed": seed} | _both(instance, plan) | options)
-
-    def simulate_trace(self, instance: Given, demand: str = "two-waves", **settings: Any) -> dict[str, Any]:
-        """The result of ``provision simulate-trace``: ``policies`` and ``windows``; ``demand`` is a CSV text or
-        "two-waves".
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """The function of any other verb that the service offers, such as ``client.what_if(instance, vary={...})``. It
+        takes the fields of a job of the verb: by name or in their order, what the job is about first.
         """
-        return self.run({"verb": "simulate-trace", "instance": _plain(instance), "demand": demand} | settings)
+        verb = name.replace("_", "-")
+        if verb not in JOBS:
+            raise AttributeError(f"a client has no {name!r}; the service offers {', '.join(JOBS)}")
+        return partial(self._asked, verb)
 
-    def replan(self, instance: Given, plan: GivenPlan, **settings: Any) -> dict[str, Any]:
-        """The row of ``provision replan``, with the new plan under ``plan``."""
-        return self.run({"verb": "replan"} | _both(instance, plan) | settings)
-
-    def export(self, plan: GivenPlan, to: str, instance: Given, gpus_per_node: int = 8) -> dict[str, str]:
-        """The files of ``provision.export``, as texts by file name."""
-        job = {"verb": "export", "to": to, "gpus_per_node": gpus_per_node}
-        return self.run(job | _both(instance, plan))["files"]
-
-    def diff(self, instance: Given, plan: GivenPlan, status: dict[str, Any]) -> list[dict[str, Any]]:
-        """The steps from the state in a saved ``provision status --json`` to a plan."""
-        return self.run({"verb": "diff", "status": status} | _both(instance, plan))["steps"]
+    def _asked(self, verb: str, *given: Any, **settings: Any) -> Any:
+        """The answer of a job of a verb as plain content; of some verbs the part of it that counts (PARTS)."""
+        fields = [name for name in request(verb).model_fields if name != "verb"]
+        names = [*(name for name in REMOTE if name in fields), *(name for name in fields if name not in REMOTE)]
+        content = {name: _plain(value) for name, value in (dict(zip(names, given, strict=False)) | settings).items()}
+        found = self.run({"verb": verb} | content)
+        return found[PARTS[verb]] if verb in PARTS else found
 
     def methods(self) -> list[dict[str, Any]]:
         """The rows of ``provision methods --json``."""
@@ -203,9 +193,5 @@ def _detail(error: HTTPError) -> str:
         return f"{error.code} {error.reason}"
 
 
-def _plain(given: Given | GivenPlan) -> Any:
-    return given if isinstance(given, str) else given.model_dump(mode="json", exclude_none=True)
-
-
-def _both(instance: Given, plan: GivenPlan) -> dict[str, Any]:
-    return {"instance": _plain(instance), "plan": _plain(plan)}
+def _plain(given: Any) -> Any:
+    return given.model_dump(mode="json", exclude_none=True) if isinstance(given, BaseModel) else given

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from provision import InputError
-from provision.instances.files.complaints import REMEDIES, WORDS, telling
+from provision.instances.files.complaints import complaint, telling
 from provision.instances.files.instance_file import MARKS, refuse_other_kinds
 from provision.instances.files.parse import parse
 from provision.models.base.fields import Record
@@ -175,7 +175,8 @@ def validated(kind: Any, content: Any, field: str = "") -> Any:
     try:
         return TypeAdapter(kind).validate_python(content)
     except ValidationError as error:
-        found = _merged(_field_problem(one, content, field) for one in telling(error.errors(include_url=False)))
+        errors = telling(error.errors(include_url=False))
+        found = _merged(_field_problem(one, kind, content, field) for one in errors)
     detail = f"{found[0].field}: {found[0].detail}" if found[0].field else found[0].detail
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     raise refused(422, str(InputError(detail + more)), found)
@@ -198,15 +199,13 @@ def _merged(problems: Iterable[FieldProblem]) -> list[FieldProblem]:
     return list(found.values())
 
 
-def _field_problem(error: Any, content: Any, field: str) -> FieldProblem:
-    message = error["msg"].removeprefix("Value error, ").replace("Input should", "should")
-    message = WORDS.get(error["type"], message)
-    remedy = f"; {REMEDIES[error['type']]}" if error["type"] in REMEDIES else ""
+def _field_problem(error: Any, kind: Any, content: Any, field: str) -> FieldProblem:
+    message = complaint(error, kind)
     parts = _present(error["loc"], content, error["type"])
     if not parts and (named := NAMED.match(message)):
         parts, message = _parts(named[1]), message[named.end() :]
     parts = [*_parts(field), *parts]
-    return FieldProblem(pointer=_pointer(parts), field=_path(parts), detail=str(InputError(message + remedy)))
+    return FieldProblem(pointer=_pointer(parts), field=_path(parts), detail=str(InputError(message)))
 
 
 def _present(location: Sequence[str | int], content: Any, kind: str) -> list[str | int]:

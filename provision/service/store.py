@@ -308,13 +308,9 @@ class Store:
         with self.engine.connect() as connection:
             return connection.execute(select(jobs).where(jobs.c.id == id)).first()
 
-    def jobs(self, most: int, before: str | None = None, instance: str | None = None) -> Sequence[Row[Any]]:
-        """At most ``most`` jobs, latest first. If ``before`` is given, only jobs older than that job; if ``instance``
-        is given, only jobs on instances of that name.
-        """
+    def jobs(self, most: int, before: str | None = None) -> Sequence[Row[Any]]:
+        """At most ``most`` jobs, latest first; if ``before`` is given, only jobs older than that job."""
         query = select(jobs).order_by(jobs.c.created_s.desc(), jobs.c.id.desc()).limit(most)
-        if instance is not None:
-            query = query.where(jobs.c.instance == instance)
         if before is not None:
             then = select(jobs.c.created_s).where(jobs.c.id == before).scalar_subquery()
             query = query.where(or_(jobs.c.created_s < then, (jobs.c.created_s == then) & (jobs.c.id < before)))

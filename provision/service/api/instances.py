@@ -1,4 +1,4 @@
-"""Operations on instances: list, store, get, and list the jobs on an instance; and lists of what there is."""
+"""Operations on instances: list, store and get; and lists of what there is."""
 
 import json
 from functools import cache
@@ -14,12 +14,10 @@ from provision.answers.lists import gpu_rows, instance_row, method_rows
 from provision.cluster.journal import Decision, Journal
 from provision.exporters.export import TARGETS
 from provision.instances.files.instance_file import shipped, shipped_instances
-from provision.instances.schemas.write import KINDS, schema
 from provision.models.performance.catalogue import load_performance, shipped_performance
 from provision.models.problem.instance import Instance
-from provision.service.api.jobs import heads
 from provision.service.api.operation import Givens, Service, operation
-from provision.service.messages import Files, Health, Jobs, Saved, StoredInstance, joined, refused, validated
+from provision.service.messages import Files, Health, Saved, StoredInstance, joined, refused, validated
 from provision.service.settings import Settings
 from provision.service.store import Store
 from provision.sweeps.parameters import PARAMETERS
@@ -90,14 +88,6 @@ def list_decisions(service: Service) -> list[Decision]:
     return [] if path is None else Journal(path).decisions(plans=False)
 
 
-@operation("GET", "/api/v1/schemas/{kind}", problems=(404,))
-def get_schema(service: Service, kind: str) -> dict[str, Any]:
-    """JSON Schema of instances, plans or performance data."""
-    if kind not in KINDS:
-        raise refused(404, f"no schema of this name; there are {', '.join(KINDS)}")
-    return schema(kind)
-
-
 @operation("GET", "/api/v1/instances")
 def list_instances(service: Service) -> list[StoredInstance]:
     """Instances that ship, then those that were stored, latest first."""
@@ -156,10 +146,3 @@ def get_instance(service: Service, name: str,
         return content
     text = yaml.dump(content, Dumper=yaml.CSafeDumper, sort_keys=False, default_flow_style=None, width=115)
     return Response(text, media_type="application/yaml")
-
-
-@operation("GET", "/api/v1/instances/{name}/jobs", problems=(422,))
-def get_history(service: Service, name: str, limit: Annotated[int, Field(
-        ge=1, le=MOST_LISTED, description="jobs at most")] = 100) -> Jobs:
-    """The jobs on instances of a name, latest first."""
-    return Jobs(jobs=tuple(heads(service, service.store.jobs(limit, None, name))), next=None)

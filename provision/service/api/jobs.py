@@ -5,7 +5,6 @@ reports, exported files.
 import io
 import json
 import zipfile
-from collections.abc import Sequence
 from functools import lru_cache, reduce
 from operator import or_
 from typing import Annotated, Any
@@ -95,14 +94,9 @@ def list_jobs(service: Service, limit: Annotated[int, Field(ge=1, le=MOST_LISTED
               before: Annotated[str, Field(description="the id after which the list goes on")] = "") -> Jobs:
     """Jobs, latest first."""
     rows = service.store.jobs(limit + 1, before[:32] or None)
-    shown = heads(service, rows[:limit])
-    return Jobs(jobs=tuple(shown), next=shown[-1].id if len(rows) > limit else None)
-
-
-def heads(service: Service, rows: Sequence[Any]) -> list[JobHead]:
-    """The short descriptions of jobs for a list."""
     digests = service.store.used([row.id for row in rows], "instance")
-    return [JobHead(**_head(row, digests.get(row.id, ""))) for row in rows]
+    shown = [JobHead(**_head(row, digests.get(row.id, ""))) for row in rows[:limit]]
+    return Jobs(jobs=tuple(shown), next=shown[-1].id if len(rows) > limit else None)
 
 
 def _head(row: Any, digest: str) -> dict[str, Any]:
