@@ -29,8 +29,12 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(map(repr, begun))}?" if begun else ""
 
 
-def one_of(word: object, known: Iterable[str]) -> str:
-    """The end of an error message on an unknown name: the name that it may mean first, then all known names."""
+def one_of(word: object, known: Iterable[str], listed_by: str = "") -> str:
+    """The end of an error message on an unknown name: the name that it may mean first, then all known names; of many
+    names instead the command that lists them.
+    """
     names = list(known)
     meant = did_you_mean(word, names).removeprefix("; ")
+    if listed_by:
+        return f"{meant} `{listed_by}` lists all".lstrip()
     return f"{meant} Or use one of {', '.join(names)}" if meant else f"use one of {', '.join(names)}"

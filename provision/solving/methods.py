@@ -81,10 +81,10 @@ def method(name: str) -> Method:
     Raises
     ------
     InputError
-        If there is none. The message lists the methods that exist.
+        If there is none. The message names a method of a similar name, and the command that lists all.
     """
     wanted = PRESETS.get(name, name)
     for one in _known():
         if one.name == wanted:
             return one
-    raise InputError(f"unknown method {name!r}; {one_of(name, methods())}")
+    raise InputError(f"unknown method {name!r}; {one_of(name, methods(), 'provision methods')}")

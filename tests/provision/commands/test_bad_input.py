@@ -337,7 +337,7 @@ CASES = {
     # The command line.
     "verb_unknown": (command("slove instance.json"), "slove"),
     "option_unknown": (command("solve instance.json --quick"), "--quick"),
-    "method_unknown": (command("solve instance.json --method magic"), "unknown method 'magic'; use one of"),
+    "method_unknown": (command("solve instance.json --method magic"), "unknown method 'magic'; `provision methods`"),
     "methods_unknown": (command("compare instance.json --methods greedy,magic"), "unknown method 'magic'"),
     "methods_none": (command("compare instance.json --methods ,"), "--methods: is empty"),
     "set_no_value": (command("solve instance.json --set solver"), "--set: write it as NAME=VALUE (got 'solver')"),

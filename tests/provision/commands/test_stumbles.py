@@ -65,7 +65,7 @@ def test_a_sweep_without_a_change_tells_what_holds():
 
 def test_the_name_that_is_meant_comes_before_all_names(capsys):
     assert main(["solve", "parvagpu-s1", "--method", "grediy"]) == 2
-    assert "unknown method 'grediy'; did you mean 'greedy'? Or use one of auto, master" in capsys.readouterr().err
+    assert "unknown method 'grediy'; did you mean 'greedy'? `provision methods` lists all" in capsys.readouterr().err
     assert one_of("zzz", ["a", "b"]) == "use one of a, b"
 
 
