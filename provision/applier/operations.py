@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from provision.applier.consumers import blind
 from provision.applier.driver.epoch import epoch
 from provision.applier.driver.nvml import Driver
 from provision.applier.execute import Executor, Permissions
@@ -20,7 +19,7 @@ from provision.applier.layout import Observed
 from provision.applier.locks import locked_gpus, locked_state
 from provision.applier.match import candidates, fitted, other_sms
 from provision.applier.observe import observe, standing
-from provision.applier.outcome import APPLIED, DECLINED, QUARANTINED, RESTORED, UNRESTORED, RunOutcome
+from provision.applier.outcome import APPLIED, DECLINED, QUARANTINED, RESTORED, UNRESTORED, RunOutcome, blind
 from provision.applier.runs import check_gpus_there, new_run, run_to_plan
 from provision.applier.serving.services import Services
 from provision.applier.steps import Step, steps_between

@@ -73,7 +73,7 @@ class Train(Writing):
         write_bytes(self.out, packed(training.policy), self.overwrites)
         if self.png:
             title = f"{system.instance.name}, seed {self.seed}"
-            write_figure(draw.training.training_figure(training.history, title), self.png, self.overwrites)
+            write_figure(draw.fit_plot.training_figure(training.history, title), self.png, self.overwrites)
         return _told_training(training, self)
 
 

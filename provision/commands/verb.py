@@ -15,10 +15,11 @@ from argparse import Action, ArgumentError, ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, WithJsonSchema, create_model
 
+from provision.cluster.state import State
 from provision.commands import VERBS
 from provision.draw.figures import check_picture
 from provision.draw.output import Shown, show
@@ -35,9 +36,6 @@ from provision.models.base.plain import finite
 from provision.models.plans.plan import Plan
 from provision.models.plans.report import Report
 from provision.models.problem.instance import Instance
-
-if TYPE_CHECKING:
-    from provision.cluster.state import State
 
 UNKNOWN = 3
 """The exit code if the time limit was reached without a plan and without a proof that there is none."""
@@ -152,8 +150,6 @@ class Given:
     @cached_property
     def state(self) -> State:
         """The state of a job on what runs."""
-        from provision.cluster.state import State  # jobs on plans do without it
-
         return validate(State, known(self._about), "state")
 
     def incumbent(self, found: Any) -> None:

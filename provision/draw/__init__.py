@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from provision.draw import sweep as sweep
     from provision.draw import terminal as terminal
     from provision.draw import trace as trace
-    from provision.draw import training as training
 
-__all__ = ["convergence", "fit_plot", "latencies", "page", "picture", "sweep", "terminal", "trace", "training"]
+__all__ = ["convergence", "fit_plot", "latencies", "page", "picture", "sweep", "terminal", "trace"]
 
 if not TYPE_CHECKING:  # a type checker takes a module with ``__getattr__`` to have every name
 

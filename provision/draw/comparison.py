@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from provision.draw.layout.boxes import PALETTE
 from provision.models.base.arrays import Floats
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 DASHES = ("-", "--", "-.", ":")
 """Line styles, which tell methods apart even in black and white."""

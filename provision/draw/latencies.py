@@ -5,16 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from provision.draw.words import number, plural, printable, shorten
 from provision.models.plans.simulation_report import TAIL_LEVELS, TARGET, SimulatedWorkload, SimulationReport
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 MOST_CHARTS = 48
 """The most charts in a picture; more would be too small to read. The workloads with the largest P99 relative to their

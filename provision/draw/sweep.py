@@ -12,9 +12,10 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from provision.draw.words import plural
@@ -24,9 +25,6 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 from provision.sweeps.breakpoints import Breakpoint
 from provision.sweeps.table import TableRow
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 SIZE = (7.5, 4.2)
 BEST, BOUND, NOW = "#0b5394", "#c45a00", "#5f6772"

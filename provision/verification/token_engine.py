@@ -13,19 +13,16 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.compiled import compiled
+from provision.models.performance.tokens.data import TokenModels
+from provision.models.performance.tokens.lengths import RequestTokens, SharedPrefix
 from provision.models.performance.tokens.slo import Limits
 from provision.models.traffic.arrivals import arrival_times_s
-
-if TYPE_CHECKING:
-    from provision.models.performance.tokens.data import TokenModels
-    from provision.models.performance.tokens.lengths import RequestTokens, SharedPrefix
-    from provision.models.traffic.rule import Traffic
+from provision.models.traffic.rule import Traffic
 
 REQUESTS = 20_000
 WARM_UP = 0.1

@@ -1,13 +1,15 @@
 """Changes MIG modes and instances through NVML, and checks every change by observing the GPU again.
 
 The check is needed because NVML may report success for a change that it did not make. A GPU may also be "in use" for a
-moment after its last process has ended; calls that fail with that error are repeated.
+moment after its last process has ended; calls that fail with that error are repeated. What may hold a GPU without being
+a process on it is looked for too: open device files, the display module, monitoring agents.
 """
 
+import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from ctypes import byref
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +18,6 @@ import pynvml
 
 from provision.applier.driver import nvml
 from provision.applier.driver.calls import DriverError
-from provision.applier.driver.holders import holders
 from provision.applier.driver.nvml import Driver
 from provision.applier.layout import Compute, Place, SliceLayout
 from provision.instances.files.files import reason
@@ -188,3 +189,43 @@ def make_device_nodes() -> None:
         raise InputError(f"nvidia-smi -L: {reason(error)}: makes no device nodes; run it by hand") from None
     if done.returncode:
         raise InputError(f"nvidia-smi -L: {done.stdout}{done.stderr}: makes no device nodes; run it by hand")
+
+
+PROC = Path("/proc")
+DEVICES = "/dev/nvidia"
+MODULE = "nvidia_drm"
+MOST_NAMED = 5
+
+
+def holders() -> str:
+    """A sentence: what may hold a GPU that is in use although no process is listed on it, and what to do."""
+    own = os.getpid()
+    named = [f"{pid} {name}" for pid, name in _with_open_devices() if pid != own]
+    shown = ", ".join(named[:MOST_NAMED]) + (" and more" if len(named) > MOST_NAMED else "")
+    what = f"{DEVICES}* is open in process {shown}: end or stop it" if named else f"none has {DEVICES}* open here"
+    module = f"; the module {MODULE} is loaded: modprobe -r {MODULE}" if _loaded() else ""
+    return (
+        f"in use although no process is listed; {what}{module}; then stop monitors (systemctl stop nvidia-dcgm "
+        "nvidia-persistenced), or reset the GPU (nvidia-smi --gpu-reset), and apply again"
+    )
+
+
+def _with_open_devices() -> Iterator[tuple[int, str]]:
+    """Yield (pid, name) of every process with an open device file of NVIDIA's driver, if this user may see it."""
+    for entry in PROC.iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            opened = any(os.readlink(link).startswith(DEVICES) for link in (entry / "fd").iterdir())
+            name = (entry / "comm").read_text().strip() if opened else ""
+        except OSError:
+            continue
+        if opened:
+            yield int(entry.name), name
+
+
+def _loaded() -> bool:
+    try:
+        return any(line.startswith(f"{MODULE} ") for line in (PROC / "modules").read_text().splitlines())
+    except OSError:
+        return False

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from provision.draw.figures import write_figure
 from provision.sweeps.table import TableRow
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 STYLES = {
     "model-wise": ("#5f6772", ":", "s"), "layer-wise": ("#c45a00", "--", "o"), "blocks-6": ("#1b7837", "-", "^"),

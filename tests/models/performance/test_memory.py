@@ -14,7 +14,7 @@ from provision.instances.ledger.ledger import ledger
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.memory import MemoryStated
 from provision.models.problem.memory import memory_notes
-from provision.verification.independent.kinds.memory import stated_gib
+from provision.verification.independent.kinds.profiled import stated_gib
 from provision.verification.second import second_opinion
 
 

@@ -11,8 +11,8 @@ import pytest
 from applier_scenario import KIND, places, plan, standing
 from driver import Node
 
-from provision.applier import Permissions, apply, apply_last, consumers, locks, rollback, status
-from provision.applier.driver import holders
+from provision.applier import Permissions, apply, apply_last, locks, outcome, rollback, status
+from provision.applier.driver import changes
 from provision.cli import main, parser
 from provision.models.base.errors import InputError
 
@@ -58,13 +58,13 @@ def test_nothing_recorded_cannot_be_applied_again(node, state, capsys):
 def test_consumers_are_told_to_look_again(node, state, folder, monkeypatch):
     (folder / "cdi").mkdir()
     (folder / "cdi/nvidia.yaml").write_text("")
-    monkeypatch.setattr(consumers, "CDI_FOLDERS", (folder / "cdi", folder / "none"))
-    monkeypatch.setattr(consumers, "KUBELET", folder)
-    monkeypatch.setattr(consumers, "processes", lambda: [SimpleNamespace(name="nvidia-device-p")])
+    monkeypatch.setattr(outcome, "CDI_FOLDERS", (folder / "cdi", folder / "none"))
+    monkeypatch.setattr(outcome, "KUBELET", folder)
+    monkeypatch.setattr(outcome, "processes", lambda: [SimpleNamespace(name="nvidia-device-p")])
     notes = apply(plan([("3g.40gb", 4)]), state, gpus=["0"]).notes
     assert notes[0] == f"containers do not see the change: nvidia-ctk cdi generate --output={folder}/cdi/nvidia.yaml"
     assert "rollout restart daemonset nvidia-device-plugin-daemonset" in notes[1] and len(notes) == 2
-    monkeypatch.setattr(consumers, "processes", list)
+    monkeypatch.setattr(outcome, "processes", list)
     assert "rollout restart daemonset NAME" in rollback(state).notes[1]
     assert apply(plan([]), state, gpus=["1"]).notes == ()
 
@@ -73,12 +73,12 @@ def test_who_holds_a_device_file_is_named(folder, monkeypatch):
     held = folder / "nvidia0"
     held.write_text("")
     (folder / "modules").write_text("nvidia_drm 1 0\n")
-    monkeypatch.setattr(holders, "DEVICES", str(folder / "nvidia"))
+    monkeypatch.setattr(changes, "DEVICES", str(folder / "nvidia"))
     with open(held) as file, subprocess.Popen(["sleep", "600"], stdin=file) as process:
-        assert f"{folder}/nvidia* is open in process {process.pid} sleep: end or stop it" in holders.holders()
+        assert f"{folder}/nvidia* is open in process {process.pid} sleep: end or stop it" in changes.holders()
         process.kill()
-    monkeypatch.setattr(holders, "PROC", folder)
-    assert "the module nvidia_drm is loaded: modprobe -r nvidia_drm" in holders.holders()
+    monkeypatch.setattr(changes, "PROC", folder)
+    assert "the module nvidia_drm is loaded: modprobe -r nvidia_drm" in changes.holders()
 
 
 def test_a_daemon_that_died_is_started_again(node, state):

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..records import Slice, Tree, UndecidedError, UndescribedError
-from . import colocation, gpulets, igniter, measured, networks
+from . import gpulets, networks
+from .profiled import colocation_times, igniter_times, measured_times
 
 Floats = NDArray[np.float64]
 
@@ -55,10 +56,10 @@ class Kind(NamedTuple):
 
 
 KINDS: Mapping[str, Kind] = MappingProxyType({
-    "igniter": Kind(igniter.times, divided=True),
-    "colocation": Kind(colocation.times, divided=True),
+    "igniter": Kind(igniter_times, divided=True),
+    "colocation": Kind(colocation_times, divided=True),
     "gpulets": Kind(gpulets.times, divided=True, turns=True),
-    "measured-segments": Kind(measured.times),
+    "measured-segments": Kind(measured_times),
     "closed-network": Kind(networks.times, together=True),
     "tokens": Kind(language=True),
 })
