@@ -22,7 +22,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from provision import InputError
-from provision.draw.style import CSS
+from provision.draw.html import CSS
 from provision.instances.files.files import read_text
 from provision.service.api import openapi  # noqa: F401 - it states an operation, and imports those that do
 from provision.service.api.operation import OPERATIONS, Service

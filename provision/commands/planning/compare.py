@@ -10,10 +10,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from provision.answers.comparison import COLUMNS, REPLAYED, Comparison
 from provision.commands import interrupted
 from provision.commands.verb import Given, Seconds, Writing, planned, read_instance, until_stopped
-from provision.comparing.compare import compare
+from provision.comparing.compare import COLUMNS, REPLAYED, Comparison, compare
 from provision.comparing.table import ComparisonTable, check_table, tightest
 from provision.draw.output import Rows, rows_of
 from provision.draw.progress import progress, telling

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from provision.answers.comparison import COLUMNS, Comparison
 from provision.answers.margins import how_sure, margins_of
 from provision.commands.planning.compare import cell
 from provision.commands.verb import Seconds, Writing, read_instance, verdict
+from provision.comparing.compare import COLUMNS, Comparison
 from provision.draw.convergence import Trace
 from provision.draw.html import document, figure, lines, section, table
 from provision.draw.latencies import latencies_figure, strain

@@ -8,12 +8,11 @@ from numpy.typing import NDArray
 
 from . import survival, tokens
 from .fleet import cost_per_hour, energy_per_hour, fleet_faults, gpu_count, limit_faults, power_faults, replicas_of
+from .latency_rules import Found, busy_parts, crowded_faults, even_faults, judge_random, rule_faults
 from .layout import layout_faults
-from .random_traffic import Found, judge_random
 from .records import Instance, PlannedGpu, Replica, UndecidedError, UndescribedError
 from .replays.late import CONFIDENCE
 from .servers import Server, servers_of
-from .steady_traffic import busy_parts, crowded_faults, even_faults, rule_faults
 from .workflows import judge_workflow
 
 Floats = NDArray[np.float64]

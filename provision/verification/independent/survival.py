@@ -5,10 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from .random_traffic import Found, judge_random
+from .latency_rules import Found, carried_rps, crowded_faults, judge_random, rule_faults
 from .records import Instance, Slice
 from .servers import Server
-from .steady_traffic import carried_rps, crowded_faults, rule_faults
 
 Floats = NDArray[np.float64]
 LOSS_S = 1.0

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from .kinds.service import kind_of
-from .random_traffic import Found
+from .latency_rules import Found
 from .records import Instance, PlannedGpu, Replica, Slice, Tree, UndecidedError, UndescribedError
 from .replays.arrivals import arrival_times, calmed, dealt
 from .replays.late import Counts, judged

@@ -5,7 +5,7 @@ from graphlib import CycleError, TopologicalSorter
 import numpy as np
 from numpy.typing import NDArray
 
-from .random_traffic import FIRST_REQUESTS, ROUNDING, WARM_UP, Found
+from .latency_rules import FIRST_REQUESTS, ROUNDING, WARM_UP, Found
 from .records import Instance, UndecidedError, Workflow
 from .replays.arrivals import arrival_times, calmed
 from .replays.late import Counts, judged

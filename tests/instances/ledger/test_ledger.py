@@ -5,9 +5,9 @@ import json
 import pytest
 
 import provision
-from provision.answers import comparison
 from provision.cli import main
 from provision.commands.planning import bench
+from provision.comparing import compare as comparison
 from provision.instances.generators.families import FAMILIES
 from provision.instances.ledger.ledger import better, entry, joined, ledger
 from provision.instances.read import read
