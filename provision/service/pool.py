@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from multiprocessing import get_context, parent_process, resource_tracker
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -28,7 +28,7 @@ from provision.models.base.clock import Deadline
 from provision.service.messages import DEFECT, Problem, RefusedError, body_of, mapping_of, problem_of, refused
 from provision.service.settings import GIB, LOGGER, Settings, set_up
 from provision.service.store import Store
-from provision.service.worker import work
+from provision.service.worker import end_with_server, work
 
 
 def started(context: SpawnContext, target: Callable[..., None], *arguments: Any, name: str | None = None
@@ -107,10 +107,10 @@ class Reader:
 
 def _serve(pipe: Connection, settings: Settings) -> None:
     """Read bodies that come from the pipe, and answer each with a result or a Problem, until the server ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.setsid()
     set_up()
     resource.setrlimit(resource.RLIMIT_AS, (int(settings.memory_gib * GIB),) * 2)
-    threading.Thread(target=_end_with_server, daemon=True).start()
+    threading.Thread(target=end_with_server, daemon=True).start()
     opened = cache(lambda: Store(settings.db))
     while True:
         try:
@@ -124,13 +124,6 @@ def _serve(pipe: Connection, settings: Settings) -> None:
             if answer.status == 500:
                 LOGGER.error("failure", exc_info=error)
         pipe.send(answer)
-
-
-def _end_with_server() -> None:
-    server = parent_process()
-    if server is not None:
-        server.join()
-        os._exit(1)
 
 
 TICK_S = 0.2

@@ -6,13 +6,15 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from ipaddress import ip_address
+from typing import Annotated
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from pydantic import Field
 
 from provision import InputError
 from provision.cluster.journal import Journal
 from provision.models.base.arguments import local
-from provision.models.base.fields import Flag, Record
+from provision.models.base.fields import Flag, Positive, PositiveCount, Record
 
 TOKEN = "PROVISION_TOKEN"
 """The variable of the environment with the token."""
@@ -27,33 +29,28 @@ class Settings(Record):
     """
 
     host: str = local("127.0.0.1", "H", "address (default: 127.0.0.1, this machine)")
-    port: int = local(8765, "N", "")
+    port: Annotated[int, Field(ge=0, le=65_535)] = local(8765, "N", "")
     db: str = local("sqlite:///provision.db", "URL",
                     "sqlite:///FILE (default: provision.db here) or postgresql://USER@HOST/NAME")
     token: str | None = None
     names: tuple[str, ...] = local((), "H", "a further host name to answer to", "--name", action="append")
     tls_cert: str | None = local(None, "F", "certificate, for HTTPS")
     tls_key: str | None = local(None, "F", "its key")
-    workers: int = local(1, "N", "jobs that run at once")
-    queue: int = local(1000, "N", "jobs that may wait")
-    body_mib: int = local(16, "N", "largest request")
-    bodies_mib: int = local(64, "N", "all requests at work")
-    workloads: int = local(20_000, "N", "of an instance")
-    job_s: float = local(3600.0, "S", "seconds of a job", "--job-s")
-    memory_gib: float = local(16.0, "G", "of a worker")
+    workers: PositiveCount = local(1, "N", "jobs that run at once")
+    queue: PositiveCount = local(1000, "N", "jobs that may wait")
+    body_mib: PositiveCount = local(16, "N", "largest request")
+    bodies_mib: PositiveCount = local(64, "N", "all requests at work")
+    workloads: PositiveCount = local(20_000, "N", "of an instance")
+    job_s: Positive = local(3600.0, "S", "seconds of a job", "--job-s")
+    memory_gib: Positive = local(16.0, "G", "of a worker")
     keep_days: float | None = local(None, "D", "delete ended jobs that are older (default: keep)")
     allow_apply: Flag = local(False, None, "let clients put plans on this machine's GPUs")
     journal: str | None = local(None, "F", "show the decisions in this journal of provision watch")
 
     def check(self) -> None:
-        """Refuse settings that are out of range or unsafe. Raises InputError if a setting is out of range or unsafe, or
-        the journal cannot be read; the message names the remedy.
+        """Refuse settings that are unsafe. Raises InputError if a setting is unsafe, or the journal cannot be read; the
+        message names the remedy.
         """
-        if not 0 <= self.port <= 65535:
-            raise InputError(f"--port {self.port}: should be between 0 and 65535")
-        for name in ("workers", "queue", "body_mib", "bodies_mib", "workloads", "job_s", "memory_gib"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"--{name.replace('_', '-')} {getattr(self, name)}: should be above 0")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise InputError("--tls-cert and --tls-key belong together; give both")
         if self.token is not None and len(self.token) < LEAST_TOKEN:

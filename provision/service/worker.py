@@ -39,7 +39,7 @@ def work(pipe: Connection, cancelled: Any, memory_gib: float, folder: str) -> No
     signal.signal(signal.SIGINT, turn.interrupt)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_AS, (int(memory_gib * GIB),) * 2)
-    threading.Thread(target=_end_with_server, daemon=True).start()
+    threading.Thread(target=end_with_server, daemon=True).start()
     methods()
     for verb in JOBS:
         verb_class(verb)
@@ -56,8 +56,8 @@ def work(pipe: Connection, cancelled: Any, memory_gib: float, folder: str) -> No
         pipe.send(last)
 
 
-def _end_with_server() -> None:
-    """Wait for the end of the server, then kill this process and its solvers."""
+def end_with_server() -> None:
+    """Wait for the end of the server, then kill this process, which has a session of its own, and its solvers."""
     server = parent_process()
     if server is not None:
         server.join()

@@ -338,6 +338,8 @@ CASES = {
     "verb_unknown": (command("slove instance.json"), "slove"),
     "option_unknown": (command("solve instance.json --quick"), "--quick"),
     "method_unknown": (command("solve instance.json --method magic"), "unknown method 'magic'; `provision methods`"),
+    "serve_workers": (command("serve --workers 0"), "--workers"),
+    "serve_port": (command("serve --port 70000"), "--port"),
     "methods_unknown": (command("compare instance.json --methods greedy,magic"), "unknown method 'magic'"),
     "methods_none": (command("compare instance.json --methods ,"), "--methods: is empty"),
     "set_no_value": (command("solve instance.json --set solver"), "--set: write it as NAME=VALUE (got 'solver')"),

@@ -220,8 +220,6 @@ def test_metrics_count(url):
         ({"host": "0.0.0.0", "token": "short"}, "at least"),
         ({"allow_apply": True}, "--token-file"),
         ({"tls_cert": "x"}, "--tls-key"),
-        ({"workers": 0}, "--workers"),
-        ({"port": 70000}, "--port"),
     ],
 )
 def test_unsafe_settings_are_refused(settings, words):
