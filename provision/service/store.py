@@ -28,7 +28,6 @@ from sqlalchemy import (
     create_engine,
     delete,
     event,
-    func,
     insert,
     or_,
     select,
@@ -48,11 +47,6 @@ from provision.service.messages import ENDED
 def text_of(content: Any) -> str:
     """The canonical JSON of plain content: sorted keys, no spaces, and null for numbers that are not finite."""
     return json.dumps(finite(content), sort_keys=True, separators=(",", ":"))
-
-
-def digest_of(text: str) -> str:
-    """The SHA-256 of a text, in hexadecimal."""
-    return sha256(text.encode()).hexdigest()
 
 
 metadata = MetaData()
@@ -245,12 +239,11 @@ class Document(NamedTuple):
 
 
 class Event(NamedTuple):
-    """An event of a job; ``number`` increases from event to event, and ``created_s`` is in seconds since 1970."""
+    """An event of a job; ``number`` increases from event to event."""
 
     number: int
     kind: str
     content: dict[str, Any]
-    created_s: float
 
 
 class Store:
@@ -275,7 +268,7 @@ class Store:
         document is stored already, its age counts from now on.
         """
         text = text_of(content)
-        digest = digest or digest_of(text)
+        digest = digest or sha256(text.encode()).hexdigest()
         row = {"digest": digest, "kind": kind, "name": name[:200], "content": text, "created_s": time()}
         with self.engine.begin() as connection:
             connection.execute(self._new_document, row)
@@ -357,7 +350,7 @@ class Store:
         query = select(events).where(events.c.job_id == id, events.c.id > after).order_by(events.c.id)
         with self.engine.connect() as connection:
             rows = connection.execute(query if kind is None else query.where(events.c.kind == kind)).all()
-        return [Event(row.id, row.kind, json.loads(row.content), row.created_s) for row in rows]
+        return [Event(row.id, row.kind, json.loads(row.content)) for row in rows]
 
     def collect(self, age_s: float) -> tuple[int, int]:
         """Delete jobs that ended more than ``age_s`` seconds ago, with their events, and documents of that age that no
@@ -371,12 +364,6 @@ class Store:
             ended = connection.execute(delete(jobs).where(old)).rowcount
             unused = documents.c.digest.not_in(select(uses.c.digest)) & (documents.c.created_s < limit)
             return ended, connection.execute(delete(documents).where(unused)).rowcount
-
-    def counts(self) -> dict[str, int]:
-        """The number of jobs by status."""
-        with self.engine.connect() as connection:
-            rows = connection.execute(select(jobs.c.status, func.count()).group_by(jobs.c.status)).all()
-        return {status: count for status, count in rows}
 
 
 def _use(connection: Any, id: str, used: Mapping[str, str]) -> None:
