@@ -126,6 +126,8 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         covered = many or (rated and not instance.policy.rule.random_arrivals)
         first = where_able(greedy.METHODS[0]) if covered else with_parts(greedy.METHODS[0])
         yield first, SCHEDULE.filling_s if searched else math.inf
+    if not many:
+        yield master.merged_bound, SCHEDULE.merged_s
     if many:
         yield where_able(lns.METHODS[0]), SCHEDULE.walk_s
         if slos > DISTINCT:

@@ -15,6 +15,7 @@ from provision.formulations.bounds.type_counts import TypeCounts
 from provision.formulations.isolated.shared_relaxation import further_bound, is_relaxed, least_units, never_served
 from provision.formulations.master import solve as master
 from provision.formulations.master.fullest import FullFleet
+from provision.formulations.master.merged import merged_bounds
 from provision.formulations.master.rates.plans import full_plan
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem
@@ -102,6 +103,16 @@ def whole_numbers(instance: Instance, search: Search) -> Outcome:
     progress.prove(SOLVER * max(1.0, -found.bound) - found.bound)
     filled = None if found.x is None else fleet.filled(found.x, list(fleet.columns))
     progress.offer(None if filled is None else full_plan(problem, *filled, master.NAME))
+    return progress.outcome("completed")
+
+
+def merged_bound(instance: Instance, search: Search) -> Outcome:
+    """The bound of similar workloads merged into few (`provision.formulations.master.merged`)."""
+    progress = Progress(instance, search)
+    for bound in merged_bounds(instance, search, master.NAME):
+        if math.isinf(bound):
+            return Outcome("infeasible", "proved", reason=TOO_SMALL)
+        progress.prove(bound or None)
     return progress.outcome("completed")
 
 

@@ -114,7 +114,7 @@ class RatedSearch:
         self._leave_out()
         if not self.complete:
             yield self._first()
-        self._prove(quick=True)
+        self.prove(quick=True)
         yield None
         yield self._exchanged()
         yield from self._closed()
@@ -123,7 +123,7 @@ class RatedSearch:
         yield self._exchanged(detailed=True)
         if not self.ended and self._few():
             yield from self._closed(effort=1)
-        self._prove()
+        self.prove()
         idle, seconds = 0, SCHEDULE.brief_s
         while not self.ended and self.below is not None and idle < SCHEDULE.idle:
             before = self.bound
@@ -143,7 +143,7 @@ class RatedSearch:
         self._dive(None)
         return self._sought(min(SCHEDULE.brief_s, self.search.left_s))
 
-    def _prove(self, quick: bool = False) -> None:
+    def prove(self, quick: bool = False) -> None:
         """Prove a bound by pricing at the linear program's duals, and add patterns until hardly any is missing.
 
         If ``quick``, patterns may be missing without which the bound, a price that whole GPUs can have, is the same.

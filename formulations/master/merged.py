@@ -1,0 +1,69 @@
+"""A bound at once for many workloads: similar ones are merged into one, and the few that remain are bounded by prices.
+
+Let one workload have the rates of several workloads with the same models and the same traffic, the longest of their
+SLOs, and no limits on its replicas. Then every plan of the several is a plan of the one: its replicas stay valid, and
+together they carry its rate. So the several need at least the GPUs that the one needs. Patterns that carry rates prove
+how many these are (`rates.rated`). They distinguish only few workloads, but take no longer if rates are higher.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from provision.formulations.master.rates.rated import RatedSearch, rated_oracles
+from provision.formulations.pricing.rates import MOST_NAMED
+from provision.formulations.search.feasibility import proved_infeasible
+from provision.formulations.search.problem import Problem
+from provision.formulations.search.segments import best_segments
+from provision.formulations.values.classes import bins
+from provision.models.problem.instance import THROUGHPUT, Instance
+from provision.models.problem.search import Search
+from provision.models.problem.workload import Workload
+
+
+def merged(instance: Instance, most: int) -> Instance:
+    """The instance with about ``most`` workloads, but at least one for all that have the same models and traffic.
+
+    Workloads without requests are left out, and so are all limits on replicas. The instance may not have workflows.
+    """
+    alike: dict[object, list[Workload]] = {}
+    for one in instance.workloads:
+        if instance.planned_rps(one) > 0:
+            key = (one.models, instance.policy.traffic_of(one), one.tokens, one.limits if one.tokens else None)
+            alike.setdefault(key, []).append(one)
+    found = []
+    for several in alike.values():
+        bin_of = bins(np.array([one.slo_ms for one in several]), max(most // len(alike), 1))
+        for number in np.unique(bin_of).tolist():
+            chosen = [one for one, other in zip(several, bin_of.tolist(), strict=True) if other == number]
+            longest = max(chosen, key=lambda one: one.slo_ms)
+            found.append(longest.model_copy(update={
+                "rate_rps": sum(one.rate_rps for one in chosen), "min_replicas": 1, "max_replicas": None,
+                "max_share_per_gpu": 1.0}))
+    return instance.replace(workloads=found)
+
+
+def merged_bounds(instance: Instance, search: Search, name: str) -> Iterator[float]:
+    """Yield bounds on the objective over ever more merged workloads; infinite if the fleet is too small, 0 if nothing
+    was proven in time. ``name`` is that of the method.
+
+    It ends at the time limit, when patterns could not distinguish more workloads, or where a way of sharing has no
+    patterns that carry rates. It yields nothing for most throughput, with workflows, or if patterns can distinguish the
+    workloads of the instance itself.
+    """
+    if instance.objective == THROUGHPUT or instance.workflows or len(instance.workloads) <= MOST_NAMED:
+        return
+    before = 0
+    for most in range(1, MOST_NAMED + 1):
+        few = merged(instance, most)
+        if not before < len(few.workloads) <= MOST_NAMED or not search.left_s:
+            continue
+        if proved_infeasible(few, best_segments(few)):  # some may be served only beside others
+            return
+        before, problem = len(few.workloads), Problem(few)
+        oracles = rated_oracles(problem, search.within())
+        if oracles is None:
+            return
+        rated = RatedSearch(problem, oracles, search.apart(), name)
+        rated.prove(quick=True)
+        yield problem.objective(rated.proof.bound)
