@@ -17,7 +17,7 @@ from provision.heuristics.core.mixing import mixed
 from provision.heuristics.core.parts import portions, problems_of
 from provision.heuristics.core.schedule import GreedySchedule
 from provision.heuristics.core.walk import Walk, assembled
-from provision.models.base.clock import Deadline
+from provision.models.base.clock import Deadline, TimeIsUpError
 from provision.models.base.collection import uncollected
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance
@@ -85,17 +85,25 @@ def _walked(instance: Instance, search: Search) -> Plan | None:
     for problem in problems_of(instance):
         if not search.left_s and any(plan is not None for plan in plans):
             break
-        plans.append(_in_portions(problem, search))
+        try:
+            plans.append(_in_portions(problem, search))
+        except TimeIsUpError:
+            break
     found = [plan for plan in plans if plan is not None]
     return min(found, key=lambda plan: objective_of(instance).value(plan), default=None)
 
 
 def _in_portions(problem: Problem, search: Search) -> Plan | None:
-    """The plan of a problem whose portions are planned one after the other; None if there is no plan of a portion."""
+    """The plan of a problem whose portions are planned one after the other; None if there is no plan of a portion.
+
+    Raises TimeIsUpError if the time is over before, though it takes ``least_s`` if the search begins without a plan.
+    """
+    until = search.within() if search.start is not None else Deadline(max(search.left_s, SCHEDULE.least_s))
     several, draw = portions(problem, SCHEDULE.portion), np.random.default_rng(search.seed)
     walks, taken = list[Walk](), list[int]()
     for one in several:
-        walk = Walk(one, None, search.bound or 0.0 if len(several) == 1 else 0.0, draw, taken=taken)
+        walk = Walk(one, None, search.bound or 0.0 if len(several) == 1 else 0.0, draw,
+                    until, taken=taken)
         for _ in range(SCHEDULE.rounds):
             if not search.left_s:
                 break

@@ -10,7 +10,7 @@ from provision.formulations.search.segments import best_segments
 from provision.heuristics.core import greedy
 from provision.heuristics.core.parts import problem_of
 from provision.heuristics.core.walk import SCHEDULE, Walk
-from provision.models.base.clock import Stopwatch
+from provision.models.base.clock import Deadline, Stopwatch, TimeIsUpError
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.objective import objective_of
@@ -30,7 +30,11 @@ def solve(instance: Instance, search: Search) -> Outcome:
     if refused and not instance.policy.share_slices:
         return refused
     patience = SCHEDULE.patience if search.parameters.get("iterations") is None else np.inf
-    walk = begun(instance, search, patience)
+    try:
+        walk = begun(instance, search, patience)
+    except TimeIsUpError:
+        plan = search.start
+        return Outcome("unknown" if plan is None else "feasible", "time_limit", plan, build_seconds=search.elapsed_s)
     build_seconds = search.elapsed_s
     limited = search.parameters.get("iterations") is not None
     most = search.positive("iterations", int) if limited else np.inf
@@ -42,11 +46,12 @@ def solve(instance: Instance, search: Search) -> Outcome:
 
 def begun(instance: Instance, search: Search, patience: float) -> Walk:
     """A Walk from the plan of the Search; if it has none, from the greedy plan; without either, from no plan. For
-    ``patience`` see Walk.
+    ``patience`` see Walk. Raises TimeIsUpError if the walk cannot begin in time, or in a second if there is no plan.
     """
     first = None if search.start is not None else _greedy(instance, search)
     start = search.start if first is None else first.plan
-    return Walk(problem_of(instance), start, search.bound or 0.0, np.random.default_rng(search.seed), patience)
+    until = search.within() if start is not None else Deadline(max(search.left_s, greedy.SCHEDULE.least_s))
+    return Walk(problem_of(instance), start, search.bound or 0.0, np.random.default_rng(search.seed), until, patience)
 
 
 def walked(walk: Walk, search: Search, most: float) -> Termination:

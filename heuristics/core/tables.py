@@ -16,6 +16,8 @@ from provision.formulations.search.segments import SliceType
 from provision.heuristics.core.joined import JoinedPoints, joined
 from provision.heuristics.core.schedule import RuinSchedule
 from provision.models.base.arrays import Floats, Ints
+from provision.models.base.clock import Deadline
+from provision.models.base.collection import uncollected
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Replica
 from provision.models.problem.instance import Instance
@@ -124,6 +126,8 @@ class SliceModel:
         The problem.
     schedule
         The numbers that steer the search.
+    until
+        When the tables must be there. Raises TimeIsUpError if they are not.
 
     Attributes
     ----------
@@ -135,16 +139,17 @@ class SliceModel:
         The way of each row of the tables' ``ways``.
     """
 
-    def __init__(self, problem: Problem, schedule: RuinSchedule) -> None:
+    @uncollected()
+    def __init__(self, problem: Problem, schedule: RuinSchedule, until: Deadline) -> None:
         self.problem = problem
         self.rows = np.array([member for group in problem.groups for member in group.members], np.int64)
         sizes = [len(group.members) for group in problem.groups]
         self.groups = np.repeat(np.arange(len(sizes)), sizes)
-        self.settings = list(_settings(problem))
+        self.settings = list(_settings(problem, until))
         self.first_row = np.cumsum([0, *sizes])
-        self.tables = self._tables(schedule)
+        self.tables = self._tables(schedule, until)
 
-    def _tables(self, schedule: RuinSchedule) -> SliceTables:
+    def _tables(self, schedule: RuinSchedule, until: Deadline) -> SliceTables:
         problem, instance = self.problem, self.problem.instance
         segments, groups = problem.segments, [problem.groups[at] for at in self.groups.tolist()]
         rate_rps = np.maximum([group.rate_rps for group in groups], LEAST_RPS)
@@ -152,8 +157,10 @@ class SliceModel:
         listed = [(number, row, way) for number, (_, setting) in enumerate(self.settings) for way in setting.ways
                   for row in range(self.first_row[way.group], self.first_row[way.group + 1])]
         listed.sort(key=lambda one: one[:2])
+        until.check()
         self.way_of = [way for *_, way in listed]
         ways, settings = _ways(listed, rate_rps), _settings_table(self.settings, [number for number, *_ in listed])
+        until.check()
         at = np.array([number for number, *_ in listed], np.int64)
         each = np.array([number * len(groups) + row for number, row, _ in listed], np.int64)
         begins = np.arange(len(settings))[:, None] * len(groups) + np.arange(len(groups) + 1)
@@ -209,18 +216,21 @@ class SliceModel:
         )
 
 
-def _settings(problem: Problem) -> list[tuple[int, Setting]]:
+def _settings(problem: Problem, until: Deadline) -> list[tuple[int, Setting]]:
     """Every slice type with each of its settings that has ways.
 
-    GPUs of another fleet entry of the same type have the same settings.
+    GPUs of another fleet entry of the same type have the same settings. Raises TimeIsUpError at the deadline.
     """
     fleet, slice_types = problem.instance.fleet, problem.segments.slice_types
     alike: dict[tuple[str, bool, str], list[int]] = {}
     for at, one in enumerate(slice_types):
         if fleet[one.entry].mps:
             alike.setdefault(_key(problem, at), []).append(at)
-    found = [(other, setting) for at, setting in settings_of(problem) if setting.ways
-             for other in alike.get(_key(problem, at), ())]
+    found: list[tuple[int, Setting]] = []
+    for at, setting in settings_of(problem):
+        until.check()
+        if setting.ways:
+            found += [(other, setting) for other in alike.get(_key(problem, at), ())]
     return sorted(found, key=lambda pair: pair[0])
 
 

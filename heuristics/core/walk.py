@@ -11,6 +11,7 @@ from provision.heuristics.core.ruin import best_division, furnish, improve, with
 from provision.heuristics.core.schedule import RuinSchedule
 from provision.heuristics.core.state import State, empty_state, uncarried
 from provision.heuristics.core.tables import NONE, SliceModel
+from provision.models.base.clock import NEVER, Deadline
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan, Replica
 from provision.models.problem.objective import objective_of
@@ -45,6 +46,8 @@ class Walk:
         A proven bound on the objective; no cheaper GPUs are tried.
     draw
         The generator of random numbers.
+    until
+        When the first step can begin at the latest. Raises TimeIsUpError if it cannot begin by then.
     patience
         The steps without progress, per set of GPUs that is tried, after which a walk with a plan ends.
     taken
@@ -59,10 +62,10 @@ class Walk:
     """
 
     def __init__(self, problem: Problem, start: Plan | None, bound: float, draw: np.random.Generator,
-                 patience: float = np.inf, taken: Sequence[int] = ()) -> None:
+                 until: Deadline, patience: float = np.inf, taken: Sequence[int] = ()) -> None:
         self.problem, self.instance, self.start, self.bound, self.draw = problem, problem.instance, start, bound, draw
         self.patience = patience
-        self.model = SliceModel(problem, SCHEDULE)
+        self.model = SliceModel(problem, SCHEDULE, until)
         self.tables = self.model.tables
         self.worth = self.tables.rows["worth"].copy()
         self.weights = np.array([objective_of(self.instance).weight(entry) for entry in self.instance.fleet])
@@ -73,9 +76,9 @@ class Walk:
         self.trials: list[_Trial] = []
         self.turn = self.done = self.idle = self.taken = 0
         if start is None:
-            self._begin()
+            self._begin(until)
         else:
-            self._try(self._cheaper(self._furnished(objective_of(self.instance).entries_of(start))))
+            self._try(self._cheaper(self._furnished(objective_of(self.instance).entries_of(start), until)))
 
     @property
     def ended(self) -> bool:
@@ -140,12 +143,13 @@ class Walk:
         if self.value is None:
             self._open(trial.state.entry.tolist())
 
-    def _begin(self) -> None:
+    def _begin(self, until: Deadline) -> None:
         """Fill GPUs one after the other until all rates are carried; each is of the entry that carries most for its
         price.
         """
-        state, used = self._furnished([]), 0
+        state, used = self._furnished([], until), 0
         while uncarried(self.tables, state) > 0:
+            until.check()
             if used == len(state.entry):
                 state = _longer(state, used + max(used, int(self.worth.sum()) + 1))
             left = [entry for entry in self.useful if self._left(state.entry[:used].tolist(), entry) > 0]
@@ -168,11 +172,12 @@ class Walk:
         trial.entry[0] = entry
         return float(best_division(self.tables, trial, 0, self.worth) / max(self.weights[entry], TOLERANCE))
 
-    def _furnished(self, entries: Sequence[int]) -> State:
+    def _furnished(self, entries: Sequence[int], until: Deadline = NEVER) -> State:
         """A State of GPUs of some fleet entries, which are partitioned at random and filled one after the other."""
         planned = [self.problem.groups[at].rate_rps > 0 for at in self.model.groups.tolist()]
         state = empty_state(self.tables, entries, planned)
         for gpu in range(len(entries)):
+            until.check()
             furnish(self.tables, state, gpu, self.worth, self.draw)
         return state
 

@@ -104,6 +104,15 @@ class Deadline:
         """Whether the deadline has come."""
         return self.left_s <= 0
 
+    def check(self) -> None:
+        """Raise TimeIsUpError if the deadline has come."""
+        if self.over:
+            raise TimeIsUpError
+
+
+class TimeIsUpError(Exception):
+    """The deadline of long work came between two of its steps, and what is there so far is of no use."""
+
 
 class Stopwatch:
     """Counts the seconds since it was made.

@@ -23,6 +23,7 @@ from provision.formulations.search.segments import best_segments
 from provision.heuristics.core import greedy, lns
 from provision.heuristics.core.mixing import cuts_of
 from provision.heuristics.core.walk import Walk
+from provision.models.base.clock import TimeIsUpError
 from provision.models.base.tolerances import MISSING, SOLVER
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import Method, needs
@@ -113,6 +114,8 @@ def merged_bound(instance: Instance, search: Search) -> Outcome:
         if math.isinf(bound):
             return Outcome("infeasible", "proved", reason=TOO_SMALL)
         progress.prove(bound or None)
+        if search.elapsed_s > SCHEDULE.merged_s:
+            break
     return progress.outcome("completed")
 
 
@@ -134,8 +137,12 @@ def first_answers(instance: Instance, search: Search) -> Outcome:
     refused = never_served(instance)
     if refused:
         return replace(refused, build_seconds=search.elapsed_s)
-    walk, seconds, cut = lns.begun(instance, search, math.inf), NETWORKS.bound_s, bounded
     ended: Termination = "time_limit"
+    seconds, cut = NETWORKS.bound_s, bounded
+    try:
+        walk = lns.begun(instance, search, math.inf)
+    except TimeIsUpError:
+        return progress.outcome(ended)
     progress.offer(walk.plan(lns.NAME))
     for first_s in (NETWORKS.offer_s, NETWORKS.walk_s - NETWORKS.offer_s):
         ended = _walked(walk, progress, first_s)
@@ -171,8 +178,11 @@ def _walk(progress: Progress) -> master.Turn:
 
     def turn(seconds: float) -> None:
         if not walks or objective_of(progress.instance).better(progress.value, walks[0].value):
-            draw = np.random.default_rng(progress.search.seed)
-            walks[:] = [Walk(Problem(progress.instance), progress.plan, progress.bound or 0.0, draw)]
+            draw, until = np.random.default_rng(progress.search.seed), progress.search.within()
+            try:
+                walks[:] = [Walk(Problem(progress.instance), progress.plan, progress.bound or 0.0, draw, until)]
+            except TimeIsUpError:
+                return
         _walked(walks[0], progress, seconds, math.inf)
 
     return turn

@@ -24,7 +24,7 @@ class Schedule:
     explain_s
         Plans for lower rates, which tell what a fleet that is too small could carry.
     merged_s
-        Bounds of similar workloads merged into few.
+        After this time, no further bound of similar workloads merged into few begins.
     shared_s
         Plans and bounds without columns, if closed networks share slices.
     walk_s
@@ -42,7 +42,7 @@ class Schedule:
     turns_s: float = 6.0
     whole_s: float = 6.0
     explain_s: float = 6.0
-    merged_s: float = 2.0
+    merged_s: float = 0.7
     shared_s: float = 24.0
     walk_s: float = 0.4
     pooled_s: float = 30.0

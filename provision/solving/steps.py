@@ -38,21 +38,35 @@ def with_parts(method: Method) -> Step:
         progress.offer(found.plan)
         if search.left_s < search.elapsed_s:  # too little time for narrower instances, which take about as long
             return progress.outcome(found.termination, found.reason)
-        for part in _parts_of(instance):
-            narrower = where_able(method)(part, search.apart()).plan
-            if narrower is not None:
-                progress.offer(instance.adopted(narrower))
+        progress.offer(parts_only(method)(instance, search).plan)
         return progress.outcome("completed", found.reason)
 
     return step
 
 
+def parts_only(method: Method) -> Step:
+    """A step that runs a method on narrower instances only, where it takes less time, and returns the best plan."""
+    def step(instance: Instance, search: Search) -> Outcome:
+        progress = Progress(instance, search)
+        for part in _parts_of(instance):
+            if progress.plan is not None and not search.left_s:
+                break
+            plan = where_able(method)(part, search.apart()).plan
+            progress.offer(plan and instance.adopted(plan))
+        return progress.outcome("completed")
+
+    return step
+
+
 def _parts_of(instance: Instance) -> Iterator[Instance]:
-    """Yield the instance without shared slices, and with only one GPU type of a mixed fleet, if that type can run all
-    workloads. All plans of such an instance are valid for the instance itself.
+    """Yield narrower instances, those that are planned soonest first: with only one GPU type of a mixed fleet, if that
+    type can run all workloads, without shared slices, and both. All plans of such an instance are valid for the
+    instance itself.
     """
     if instance.policy.share_slices:
-        yield instance.with_policy(share_slices=False)
+        unshared = instance.with_policy(share_slices=False)
+        yield from _parts_of(unshared)
+        yield unshared
     types = dict.fromkeys((entry.gpu, entry.partitioned) for entry in instance.fleet)
     for gpu, mig in types if len(types) > 1 else ():
         fleet = tuple(entry for entry in instance.fleet if (entry.gpu, entry.partitioned) == (gpu, mig))

@@ -92,17 +92,24 @@ def _ways(problem: Problem, shared: Shareable, data: FittedNetworks, clients: in
     levels = searched_levels(clients, instance.shared_rule.random_arrivals)
     before = [one.data for one in problem.shareable if one.slice_type == shared.slice_type]
     known = {model for file in before[: before.index(data)] for model in file.models}
+    asked: dict[tuple[str, bool], list[int]] = {}
     for at, group in enumerate(problem.groups):
-        workload, counted = instance.workloads[group.members[0]], _is_counted(instance, group)
-        for model, name in enumerate(() if workload.tokens else workload.models):
+        workload = instance.workloads[group.members[0]]
+        for name in () if workload.tokens else workload.models:
             if name in data.models and name not in known:
-                network = data.models[name].coefficients
-                most = min(network.max_processes, clients)
-                for one in choices_of(instance, workload, network, data.batches, entry, slice_type.profile, levels,
-                                      most if counted else 1):
-                    yield one.level, Way(
-                        at, Running(model, one.batch, one.processes, 1.0), 0, one.least_rps, one.most_rps * MARGIN,
-                        one.busy, one.memory_gib, UNLIMITED if counted else most, counted)
+                asked.setdefault((name, _is_counted(instance, group)), []).append(at)
+    for (name, counted), groups in asked.items():
+        network = data.models[name].coefficients
+        most = min(network.max_processes, clients)
+        workloads = [instance.workloads[problem.groups[at].members[0]] for at in groups]
+        choices = choices_of(instance, workloads, network, data.batches, entry, slice_type.profile, levels,
+                             most if counted else 1)
+        for at, workload, several in zip(groups, workloads, choices, strict=True):
+            model = workload.models.index(name)
+            for one in several:
+                yield one.level, Way(
+                    at, Running(model, one.batch, one.processes, 1.0), 0, one.least_rps, one.most_rps * MARGIN,
+                    one.busy, one.memory_gib, UNLIMITED if counted else most, counted)
 
 
 def _is_counted(instance: Instance, group: Group) -> bool:
