@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import provision
 from provision.commands import COMPUTING, GROUPS, NOTHING, SIGNALLED, STOPPABLE, VERBS, drop_output, interrupted
-from provision.models.base.clock import end_if_asked, started_s
+from provision.models.base.clock import end_if_asked, process_started_s, started_s
 from provision.models.base.errors import InputError, MethodError, optional
 from provision.models.base.spelling import did_you_mean, one_of
 from provision.models.problem.interrupts import SIGNALS, stoppable
@@ -93,7 +93,6 @@ def parser(*given: str | None) -> argparse.ArgumentParser:
     """The parser of all verbs; only the modules of the ``given`` verbs are imported, and their arguments declared."""
     top = _Parser(prog="provision", description=provision.__doc__, epilog=_verbs(), formatter_class=_Verbs,
                   usage="provision VERB ...")
-    top.set_defaults(started=started_s())
     top.add_argument("--version", action="version", version=f"provision {provision.__version__}")
     verbs = top.add_subparsers(prog="provision", dest="verb", metavar="VERB", required=True)
     for verb, (_, text) in VERBS.items():
@@ -130,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if whole and verb not in STOPPABLE and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, _end)
     with stoppable(*SIGNALS) if verb in STOPPABLE else contextlib.nullcontext():
-        code = _exit_code(given, verb, "--json" in given)
+        code = _exit_code(given, verb, "--json" in given, process_started_s() if whole else started_s())
         if whole:  # at once: no signal changes the code any more, and no thread that a solver has left aborts
             with contextlib.suppress(OSError):
                 sys.stdout.flush()
@@ -152,10 +151,12 @@ class _UntilAsked(MetaPathFinder):
         end_if_asked()
 
 
-def _exit_code(arguments: Sequence[str], verb: str | None, as_json: bool) -> int:
-    """Run a verb with its arguments; returns the exit code, also after an error, which is printed."""
+def _exit_code(arguments: Sequence[str], verb: str | None, as_json: bool, started: float) -> int:
+    """Run a verb with its arguments; returns the exit code, also after an error, which is printed. Time limits count
+    from ``started``, a moment of ``perf_counter``.
+    """
     try:
-        verdict = _run(arguments, verb)
+        verdict = _run(arguments, verb, started)
         sys.stdout.flush()
         return verdict
     except InputError as error:
@@ -189,7 +190,7 @@ def _refused(kind: str, error: InputError, as_json: bool) -> int:
     return UNUSABLE
 
 
-def _run(arguments: Sequence[str], verb: str | None) -> int:
+def _run(arguments: Sequence[str], verb: str | None, started: float) -> int:
     """Run a verb with its arguments; returns the exit code."""
     if "" in arguments:
         before = " ".join(arguments[: arguments.index("")])
@@ -201,7 +202,7 @@ def _run(arguments: Sequence[str], verb: str | None) -> int:
     gc.disable()  # what modules make is there to stay: looking through it again and again takes a tenth of a second
     with optional("kubernetes" if {"kubernetes", "--via=kubernetes"} & {*arguments} else None):
         try:
-            options = parser(verb).parse_args(arguments)
+            options = parser(verb).parse_args(arguments, argparse.Namespace(started=started))
         finally:
             sys.meta_path.remove(finder)
             gc.freeze()

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from provision.formulations.isolated.shared_relaxation import further_bound, is_relaxed
 from provision.formulations.master.rates.rated import RatedSearch, rated_oracles
 from provision.formulations.pricing.rates import MOST_NAMED
 from provision.formulations.search.feasibility import proved_infeasible
@@ -60,7 +61,11 @@ def merged_bounds(instance: Instance, search: Search, name: str) -> Iterator[flo
             continue
         if proved_infeasible(few, best_segments(few)):  # some may be served only beside others
             return
-        before, problem = len(few.workloads), Problem(few)
+        before = len(few.workloads)
+        if is_relaxed(few):  # proves more, where it can
+            yield further_bound(few, search.left_s)
+            continue
+        problem = Problem(few)
         oracles = rated_oracles(problem, search.within())
         if oracles is None:
             return

@@ -6,10 +6,13 @@ Neither counts the time in which kernels were compiled. A Stop ends both early: 
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from math import inf
+from pathlib import Path
 from time import perf_counter
 
 
@@ -21,6 +24,14 @@ def now_s() -> float:
 
 def started_s() -> float:
     """The present moment in seconds by ``time.perf_counter()``, from which a later Stopwatch can count."""
+    return perf_counter()
+
+
+def process_started_s() -> float:
+    """The moment at which this process began, by ``time.perf_counter()``; now where the system does not tell it."""
+    with suppress(OSError, AttributeError):
+        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        return perf_counter() - (time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
     return perf_counter()
 
 
