@@ -3,6 +3,8 @@
 The search begins with ``search.start``, or else with the greedy plan.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from provision.formulations.search.feasibility import proved_infeasible
@@ -11,6 +13,7 @@ from provision.heuristics.core import greedy
 from provision.heuristics.core.parts import problem_of
 from provision.heuristics.core.walk import SCHEDULE, Walk
 from provision.models.base.clock import Deadline, Stopwatch, TimeIsUpError
+from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.objective import objective_of
@@ -30,6 +33,7 @@ def solve(instance: Instance, search: Search) -> Outcome:
     if refused and not instance.policy.share_slices:
         return refused
     patience = SCHEDULE.patience if search.parameters.get("iterations") is None else np.inf
+    search = replace(search, start=first_plan(instance, search))
     try:
         walk = begun(instance, search, patience)
     except TimeIsUpError:
@@ -44,14 +48,22 @@ def solve(instance: Instance, search: Search) -> Outcome:
                    build_seconds=build_seconds)
 
 
-def begun(instance: Instance, search: Search, patience: float) -> Walk:
-    """A Walk from the plan of the Search; if it has none, from the greedy plan; without either, from no plan. For
-    ``patience`` see Walk. Raises TimeIsUpError if the walk cannot begin in time, or in a second if there is no plan.
+def first_plan(instance: Instance, search: Search) -> Plan | None:
+    """The plan of the Search; if it has none, the greedy plan of isolated segments. None if replicas share whole GPUs;
+    a walk then begins in the same way as greedy.
     """
-    first = None if search.start is not None else _greedy(instance, search)
-    start = search.start if first is None else first.plan
-    until = search.within() if start is not None else Deadline(max(search.left_s, greedy.SCHEDULE.least_s))
-    return Walk(problem_of(instance), start, search.bound or 0.0, np.random.default_rng(search.seed), until, patience)
+    if search.start is not None or not needs(instance) <= greedy.MIXED:
+        return search.start
+    return greedy.solve(instance, search.apart()).plan
+
+
+def begun(instance: Instance, search: Search, patience: float) -> Walk:
+    """A Walk from the plan of the Search, or from none; for ``patience`` see Walk. Raises TimeIsUpError if the walk
+    cannot begin in time, or in a second if there is no plan.
+    """
+    until = search.within() if search.start is not None else Deadline(max(search.left_s, greedy.SCHEDULE.least_s))
+    draw = np.random.default_rng(search.seed)
+    return Walk(problem_of(instance), search.start, search.bound or 0.0, draw, until, patience)
 
 
 def walked(walk: Walk, search: Search, most: float) -> Termination:
@@ -68,13 +80,6 @@ def walked(walk: Walk, search: Search, most: float) -> Termination:
             _tell(walk, search)
         steps = max(int(many * CHUNK_S / max(step.elapsed_s, CHUNK_S / 2)), 1)
     return "completed"
-
-
-def _greedy(instance: Instance, search: Search) -> Outcome | None:
-    """The greedy plan of isolated segments. None if replicas share whole GPUs; the walk then begins in the same way as
-    greedy.
-    """
-    return greedy.solve(instance, search.apart()) if needs(instance) <= greedy.MIXED else None
 
 
 def _tell(walk: Walk, search: Search) -> None:

@@ -139,8 +139,9 @@ def first_answers(instance: Instance, search: Search) -> Outcome:
         return replace(refused, build_seconds=search.elapsed_s)
     ended: Termination = "time_limit"
     seconds, cut = NETWORKS.bound_s, bounded
+    progress.offer(lns.first_plan(instance, search))
     try:
-        walk = lns.begun(instance, search, math.inf)
+        walk = lns.begun(instance, replace(search, start=progress.plan), math.inf)
     except TimeIsUpError:
         return progress.outcome(ended)
     progress.offer(walk.plan(lns.NAME))

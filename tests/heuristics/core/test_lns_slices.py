@@ -90,7 +90,7 @@ def test_a_stop_in_greedy_ends_the_search_with_its_plan(monkeypatch, method):
 
 
 def test_without_a_plan_to_begin_with_gpus_are_opened(monkeypatch):
-    monkeypatch.setattr(lns, "_greedy", lambda *_: None)
+    monkeypatch.setattr(lns, "first_plan", lambda *_: None)
     instance = read("parvagpu-s2-shared")
     plan = planned(instance, 3000)
     assert verify(instance, plan).ok and objective_of(instance).value(plan) <= 15.36

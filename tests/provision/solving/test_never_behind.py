@@ -70,7 +70,7 @@ def test_under_random_arrivals_auto_begins_with_greedy_plans_of_parts_of_the_fle
         "performance": [data for _, _, data in types],
         "workloads": [{"name": f"w{at}", "model": model, "slo_ms": slo_ms, "rate_rps": rate_rps}
                       for at, (model, slo_ms, rate_rps) in enumerate(loads)]})
-    step, _ = next(auto._ladder(instance, Search(60.0)))
+    _, (step, _), *_ = auto._ladder(instance, Search(60.0))
     plan = step(instance, Search(60.0)).plan
     part = auto.greedy.solve(instance.replace(fleet=instance.fleet[::2]), Search(60.0)).plan
     assert len(part.gpus) == len(plan.gpus) == 5
