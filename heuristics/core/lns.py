@@ -59,7 +59,7 @@ def first_plan(instance: Instance, search: Search) -> Plan | None:
 
 def begun(instance: Instance, search: Search, patience: float) -> Walk:
     """A Walk from the plan of the Search, or from none; for ``patience`` see Walk. Raises TimeIsUpError if the walk
-    cannot begin in time, or in a second if there is no plan.
+    cannot begin in time; without a plan it has ``least_s`` of greedy at least.
     """
     until = search.within() if search.start is not None else Deadline(max(search.left_s, greedy.SCHEDULE.least_s))
     draw = np.random.default_rng(search.seed)
