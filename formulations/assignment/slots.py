@@ -17,8 +17,8 @@ from provision.formulations.assignment.patterns import PatternReplica, SlicePatt
 from provision.formulations.assignment.points import Base, Interfering, Points, points_of
 from provision.formulations.linear.highs import Rows, solve_linear
 from provision.formulations.pricing.listing import TooManyError, undominated
-from provision.formulations.pricing.mps.choices import choices_of
 from provision.formulations.pricing.mps.sets import InterferingSets
+from provision.formulations.pricing.mps.tables import tables_of
 from provision.formulations.pricing.rate_oracles import RoleRates
 from provision.formulations.pricing.rates import GENEROUS, GroupPrices, Listing, RateOracle
 from provision.formulations.pricing.register import way_of
@@ -212,9 +212,7 @@ def worths_of(instance: Instance, slots: Sequence[Slots], until: Deadline) -> Fl
         return None
     demands = [((one.model,), instance.budget_ms(one), instance.planned_rps(one)) for one in instance.workloads]
     for one in slots:
-        unit_share = next(data.hardware.unit_share for data in one.files if isinstance(data, IgniterProfiles))
-        choices = choices_of(instance, one.entry.gpu, demands)
-        every = InterferingSets(choices, [1] * len(demands), unit_share).every(until)
+        every = InterferingSets(tables_of(one.files[0], instance.shared_rule, demands)).every(until)
         if every is None:
             return None
         sets += [np.isin(np.arange(len(demands)), groups) / prices[one.slice_type.entry] for groups in every]

@@ -22,6 +22,8 @@ UNKNOWN = Running(0, 1, 1, 1.0)
 
 Place = tuple[int, tuple[int, ...]]
 """A set of replicas on one slice: the slice type, and the groups of the replicas in ascending order."""
+HARDEST = 2
+"""The greatest effort of the search for the best operating points of a set."""
 
 
 def knows_sets(fleet: FullFleet) -> bool:
@@ -96,7 +98,7 @@ class EverySet:
         possible or the time is over. Return whether nothing was searched.
         """
         slice_type, groups = place = self.places[at]
-        known, hardest = True, self.sets[slice_type].hardest if place in self.effort else 0
+        known, hardest = True, HARDEST if place in self.effort else 0
         while self.effort.get(place, 0) < hardest and not until.over:
             self.effort[place] += 1
             self.most[at], members = self.sets[slice_type].best(groups, self.effort[place])

@@ -13,11 +13,13 @@ from provision.formulations.pricing.rates import (
     TRIED,
     GroupPrices,
     Listing,
+    Members,
     PricedRates,
     RatedPattern,
     RateOracle,
     listing_of,
 )
+from provision.models.base.clock import Deadline
 
 CLIMBS = 3
 """The most searches of one call of ``ThroughputPatterns.climb``."""
@@ -42,7 +44,7 @@ class ThroughputPatterns(LevelCapacities):
 
     def __init__(self, levels: LevelCapacities, patterns: RateOracle) -> None:
         super().__init__(levels.table, levels.likely, levels.batches)
-        self.patterns = patterns
+        self.patterns, self.by_sets = patterns, patterns.by_sets
 
     @cached_property
     def small(self) -> Listing | None:
@@ -63,6 +65,14 @@ class ThroughputPatterns(LevelCapacities):
                 return PricedRates(rough.most, self.small.only(best), [*likely, *rough.likely])
         exact = self.climb(prices, floor)
         return exact._replace(most=min(exact.most, rough.most), likely=[*exact.likely, *rough.likely])
+
+    def every(self, until: Deadline) -> list[tuple[int, ...]] | None:
+        """See ``RateOracle.every``."""
+        return self.patterns.every(until)
+
+    def best(self, groups: tuple[int, ...], effort: int) -> tuple[float, Members | None]:
+        """See ``RateOracle.best``."""
+        return self.patterns.best(groups, effort)
 
     def climb(self, prices: GroupPrices, floor: float) -> PricedRates:
         """Search for patterns of a value above the floor. Then search above the best value found, until no search finds

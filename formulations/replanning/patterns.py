@@ -24,9 +24,9 @@ from provision.formulations.assignment.patterns import (
 )
 from provision.formulations.assignment.slots import Open, open_slots, shared_files
 from provision.formulations.pricing.listing import TooManyError, undominated
-from provision.formulations.pricing.mps.choices import choices_of, with_units
 from provision.formulations.pricing.mps.sets import InterferingSets
-from provision.formulations.pricing.rates import Members
+from provision.formulations.pricing.mps.tables import tables_of
+from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.temporal.listing import listing
 from provision.formulations.replanning.running import Going, Key, key_of
 from provision.formulations.search.problem import Problem, groups_of
@@ -168,23 +168,19 @@ def _one_replica_each(asked: _Asked, data: IgniterProfiles) -> list[SlicePattern
     """
     instance = asked.instance
     demands = [((one.model,), instance.budget_ms(one), instance.planned_rps(one)) for one in instance.workloads]
-    choices, unit_share = choices_of(instance, data.gpu, demands), data.hardware.unit_share
-
-    def sets_of(keys: Sequence[Key]) -> InterferingSets:
-        fixed = [(key.workload, max(round(key.sm_share / unit_share), 1)) for key in keys]
-        return InterferingSets(with_units(choices, fixed), [1] * (len(demands) + len(keys)), unit_share)
-
-    free = sets_of([])
+    rule, unit_share = instance.shared_rule, data.hardware.unit_share
+    free = InterferingSets(tables_of(data, rule, demands))
     every = free.every(asked.until)
     if every is None:
         raise TooManyError
-    found = {groups: members for groups in _timely(every, asked.until) if (members := free.holds(groups)) is not None}
-    patterns = [_members(instance, members, ()) for members in found.values()]
+    found = {groups: runs for groups in _timely(every, asked.until) if (runs := free.holds(groups)) is not None}
+    patterns = [_pattern(instance, groups, runs, ()) for groups, runs in found.items()]
     for going in asked.here:
         keys = list(dict.fromkeys(going.keys))
-        fixed = sets_of(keys)
-        patterns += [_members(instance, members, keys) for groups in _timely(found, asked.until)
-                     for members in _most_going_on(fixed, groups, keys, len(demands))]
+        fixed = InterferingSets(tables_of(data, rule, [*demands, *(demands[key.workload] for key in keys)],
+                                          [max(round(key.sm_share / unit_share), 1) for key in keys]))
+        patterns += [_pattern(instance, members, runs, keys) for groups in _timely(found, asked.until)
+                     for members, runs in _most_going_on(fixed, groups, keys, len(demands))]
     return patterns
 
 
@@ -197,24 +193,26 @@ def _timely(sets: Iterable[tuple[int, ...]], until: Deadline) -> Iterator[tuple[
 
 
 def _most_going_on(sets: InterferingSets, groups: tuple[int, ...], keys: Sequence[Key], workloads: int
-                   ) -> Iterator[Members]:
-    """Yield the patterns of a set of workloads in which a maximal set of running replicas goes on."""
+                   ) -> Iterator[tuple[tuple[int, ...], list[Running]]]:
+    """Yield the patterns of a set of workloads in which a maximal set of running replicas goes on: their members, of
+    which indices beyond those of workloads are running replicas (``keys``), and how these run.
+    """
     mine = [at for at, key in enumerate(keys) if key.workload in groups]
     held: list[frozenset[int]] = []
     for kept in (frozenset(one) for size in range(len(mine), 0, -1) for one in combinations(mine, size)):
         stay = {keys[at].workload for at in kept}
         if len(stay) == len(kept) and not any(kept <= larger for larger in held):
-            members = sets.holds((*(one for one in groups if one not in stay),
-                                  *(workloads + at for at in sorted(kept))))
-            if members is not None:
+            members = (*(one for one in groups if one not in stay), *(workloads + at for at in sorted(kept)))
+            runs = sets.holds(members)
+            if runs is not None:
                 held.append(kept)
-                yield members
+                yield members, runs
 
 
-def _members(instance: Instance, members: Members, keys: Sequence[Key]) -> SlicePattern:
+def _pattern(instance: Instance, members: Sequence[int], runs: Sequence[Running], keys: Sequence[Key]) -> SlicePattern:
     """The pattern of some members. A member whose index exceeds those of workloads is a running replica (``keys``)."""
     running = dict(enumerate(keys, len(instance.workloads)))
-    rows = [(one.run, running.get(one.group, Key(one.group, 0, 1, one.run.sm_share))) for one in members]
+    rows = [(run, running.get(one, Key(one, 0, 1, run.sm_share))) for one, run in zip(members, runs, strict=True)]
     return SlicePattern(tuple(PatternReplica(key.workload, key.model, run.batch, 1, key.sm_share, instance.planned_rps(
         instance.workloads[key.workload])) for run, key in rows))
 

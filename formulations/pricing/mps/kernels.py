@@ -7,7 +7,6 @@ alone. Then it gets what it needs beside the present neighbours, until nothing c
 
 import numpy as np
 
-from provision.formulations.pricing.mps.choices import Choices
 from provision.formulations.pricing.mps.tables import PointTables
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
@@ -24,13 +23,13 @@ Kernels take it as a signed argument. If they took a flag instead, they would be
 
 
 @compiled
-def clock_at(tables: PointTables | Choices, power_w: float) -> float:
+def clock_at(tables: PointTables, power_w: float) -> float:
     """The clock as a fraction of its maximum, at ``power_w`` W above idle (iGniter, eq. 9)."""
     return 1 - tables.gpu.clock_loss * max(tables.gpu.idle_w + power_w - tables.gpu.cap_w, 0.0)
 
 
 @compiled
-def delay_at(tables: PointTables | Choices, count: int) -> float:
+def delay_at(tables: PointTables, count: int) -> float:
     """The extra scheduling delay of a kernel among ``count`` replicas, in ms (iGniter, eq. 6)."""
     return tables.gpu.delay_slope_ms * count + tables.gpu.delay_intercept_ms if count > 1 else 0.0
 

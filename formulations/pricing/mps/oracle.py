@@ -21,7 +21,6 @@ from provision.formulations.pricing.mps.laws import GpuLaw, Grid, law_of, slowed
 from provision.formulations.pricing.mps.options import options_of
 from provision.formulations.pricing.mps.pricing import hardened, search
 from provision.formulations.pricing.mps.rates import interference_patterns
-from provision.formulations.pricing.mps.sets import InterferingSets, sets
 from provision.formulations.pricing.mps.tables import Demand, PointTables, least_units, tables_of
 from provision.formulations.pricing.oracle import Pattern, Priced, Running, WayOfSharing
 from provision.formulations.pricing.rates import GENEROUS, RateOracle
@@ -92,25 +91,6 @@ def capacities(instance: Instance, entry: FleetEntry, profile: str, data: Ignite
     return LevelCapacities(least, likely, range(1, data.max_batch + 1))
 
 
-class InterferenceCapacities(LevelCapacities):
-    """Tables of whole GPUs where every workload has one replica and the sets of workloads that can share a GPU are
-    known.
-
-    Parameters
-    ----------
-    levels
-        The tables over levels.
-    sets
-        The sets of workloads that can share a GPU.
-    """
-
-    by_sets, hardest = True, InterferingSets.hardest
-
-    def __init__(self, levels: LevelCapacities, sets: InterferingSets) -> None:
-        super().__init__(levels.table, levels.likely, levels.batches)
-        self.every, self.best = sets.every, sets.best  # type: ignore[method-assign]
-
-
 def interference_capacities(problem: Problem, slice_type: SliceType, data: IgniterProfiles | Colocation
                             ) -> LevelCapacities | None:
     """The RateOracle of a slice type for objective max_throughput; None unless the slice is a whole GPU."""
@@ -118,9 +98,6 @@ def interference_capacities(problem: Problem, slice_type: SliceType, data: Ignit
     levels = capacities(problem.instance, entry, slice_type.profile, data, problem.groups)
     if levels is None:
         return None
-    found = None if any(group.most > 1 for group in problem.groups) else sets(problem, slice_type, data)
-    if found is not None:
-        return InterferenceCapacities(levels, found)
     patterns = interference_patterns(problem, slice_type, data)
     return levels if patterns is None else ThroughputPatterns(levels, patterns)
 

@@ -110,6 +110,9 @@ def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Grou
                 bends = rule.bends(batch + 1, float(load_ms[batch]), budget_ms)
                 lines.append((bends.hold_ms, 1000 / bends.rps))
             room_ms = np.array([hold_ms[-1] if len(hold_ms) else -np.inf for hold_ms, _ in lines[first:]])
+            if group.most == 1 and objective_of(instance).counts_capacity:  # its replica carries the whole rate
+                room_ms = np.minimum(room_ms, rule.room_ms(np.arange(1, shape[1] + 1), np.float64(group.rate_rps),
+                                                           load_ms, budget_ms) * (1 + LOOSE))
             spread = {name: np.broadcast_to(getattr(grid, name), shape) for name in (*TAKEN, "alone_ms")}
             spread |= {"after_ms": np.broadcast_to(grid.after_ms, shape),
                        "room_ms": np.broadcast_to(room_ms - grid.after_ms, shape),

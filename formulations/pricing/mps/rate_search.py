@@ -238,8 +238,8 @@ class Found(NamedTuple):
 
 
 @compiled
-def search(points: RatePoints, prices: Prices, floor: int, nodes: int, visits: int, room: int, every: bool = False
-           ) -> Found:
+def search(points: RatePoints, prices: Prices, floor: int, nodes: int, visits: int, room: int, every: bool = False,
+           size: int = 0) -> Found:
     """Find patterns of value above ``floor``: for every group the best pattern in which it comes first, and others.
 
     Parameters
@@ -257,6 +257,8 @@ def search(points: RatePoints, prices: Prices, floor: int, nodes: int, visits: i
     every
         Whether all patterns above the floor are wanted, except those that others dominate. If all are returned, the
         bound on values is the floor.
+    size
+        The number of replicas of patterns, of which only the best is wanted; 0 if they may have any number.
     """
     groups, everything = len(prices.per_rps), np.arange(len(points.units))
     members, sizes = np.empty((room, max(points.most, 1)), np.int64), np.empty(room, np.int64)
@@ -264,10 +266,12 @@ def search(points: RatePoints, prices: Prices, floor: int, nodes: int, visits: i
     heap, waiting = np.empty((2 * points.most + 2 * nodes + 4, 2), np.int64), 0
     opened, alive = [Node(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)], [everything[:0]]
     for root in root_nodes(points):
+        if size and root.size != size:
+            continue
         waiting = push(heap, waiting, NEVER, len(opened))
         opened.append(root)
         alive.append(everything)
-    while waiting and -heap[0, 0] > floor and nodes > 0 and taken[0] < room:
+    while waiting and -heap[0, 0] > (target.max() if size else floor) and nodes > 0 and taken[0] < room:
         bound, number = -heap[0, 0], heap[0, 1]
         waiting = drop_first(heap, waiting)
         nodes -= 1

@@ -1,12 +1,15 @@
 """The RateOracle of whole GPUs that replicas share under interference. Small patterns are listed; all are priced."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from provision.formulations.pricing.mps.rate_lists import NONE, patterns_of_set, small_patterns
-from provision.formulations.pricing.mps.rate_points import Prices, rate_points, together_rps
+from provision.formulations.pricing.mps.rate_points import Prices, RatePoints, rate_points, together_rps
 from provision.formulations.pricing.mps.rate_search import search
+from provision.formulations.pricing.mps.sets import InterferingSets
+from provision.formulations.pricing.mps.tables import tables_of
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rates import (
     MOST_NAMED,
@@ -14,6 +17,7 @@ from provision.formulations.pricing.rates import (
     GroupPrices,
     Listing,
     Member,
+    Members,
     PricedRates,
     RatedPattern,
     RateOracle,
@@ -21,6 +25,7 @@ from provision.formulations.pricing.rates import (
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import SliceType
 from provision.models.base.arrays import Ints
+from provision.models.base.clock import Deadline
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.sm_shares import shares_of
@@ -37,12 +42,16 @@ PATIENT = 20
 """The factor by which each further effort allows more visits if all patterns are wanted: where a node has very many of
 them, its halves have hardly fewer.
 """
+QUICK = 2
+"""The nodes of the quickest search for one set of replicas: those that hold all patterns."""
 HARDEST = 4
 """The greatest effort. A search four times as long seldom proves more."""
 UNITS = 10**6
 """The price of a GPU in the whole-number units in which patterns are priced. For the most throughput, prices are in
 requests/s, and this is the floor of their values.
 """
+OF_POINTS = RatePoints._fields[: RatePoints._fields.index("hold_ms")]
+"""The arrays over points."""
 
 
 class InterferencePatterns(RateOracle):
@@ -59,6 +68,11 @@ class InterferencePatterns(RateOracle):
     hardest = HARDEST
 
     def __init__(self, problem: Problem, data: PerformanceFile, clients: int) -> None:
+        self.by_sets, policy = problem.fills and problem.single, problem.instance.policy
+        demands = [(one.models, one.slo_ms * policy.part_of_slo, one.rate_rps) for one in problem.groups]
+        self.sets = InterferingSets(tables_of(data, problem.instance.shared_rule, demands),
+                                    [len(one.members) for one in problem.groups]) if self.by_sets else None
+        self.most_rps = math.ceil(problem.single_rps.max(initial=0.0)) + 1
         self.points = rate_points(problem.instance, data, problem.groups, clients)
         self.shares, self.groups = shares_of(self.points.gpu.unit_share), len(problem.groups)
 
@@ -80,6 +94,26 @@ class InterferencePatterns(RateOracle):
         """See ``RateOracle.above``."""
         found = self._searched(prices, floor, NODES, every=True, visits=VISITS * PATIENT**effort)
         return None if found.most > floor * (1 + NEAR) else found.patterns
+
+    def every(self, until: Deadline) -> list[tuple[int, ...]] | None:
+        """See ``RateOracle.every``."""
+        return None if self.sets is None else self.sets.every(until)
+
+    def best(self, groups: tuple[int, ...], effort: int) -> tuple[float, Members | None]:
+        """See ``RateOracle.best``. Every replica has a bonus that exceeds all that a set can carry. So only
+        patterns of the whole set are worth more than the floor.
+        """
+        points, number = self.points, np.bincount(groups, minlength=self.groups)
+        mine = np.isin(points.group, groups)
+        of_points = {name: getattr(points, name)[mine] for name in OF_POINTS}
+        few = points._replace(**of_points, copies=number, most=min(len(groups), points.most))
+        each, bonus = np.ones(self.groups), self.most_rps * len(groups)
+        floor = bonus * len(groups) * UNITS
+        found = search(few, Prices(each * UNITS, each * bonus * UNITS, each * np.inf, float(UNITS), number), floor,
+                       NODES if effort else QUICK, VISITS * PATIENT**effort, ROOM, False, len(groups))
+        listing = self._listing(np.flatnonzero(mine)[found.members[:, : len(groups)]])
+        best = int(listing.rps.sum(axis=1).argmax()) if len(listing.rps) else None
+        return (found.most - floor) / UNITS, None if best is None else listing.rated(best).members
 
     def _searched(self, prices: GroupPrices, floor: float, nodes: int, every: bool, visits: int = VISITS
                   ) -> PricedRates:
@@ -119,10 +153,12 @@ def interference_patterns(problem: Problem, slice_type: SliceType, data: Perform
     """The patterns of a slice type.
 
     They are None if the slice is not a whole GPU, if there are more than MOST_NAMED workloads, or if a group has
-    several workloads. For the most throughput, a group may have several.
+    several workloads. For the most throughput, a group may have several, and there may be more of them if each workload
+    has one replica.
     """
     apart = problem.fills or all(len(group.members) == 1 for group in problem.groups)
-    if slice_type.profile != WHOLE or not apart or len(problem.groups) > MOST_NAMED:
+    many = len(problem.groups) > MOST_NAMED and not (problem.fills and problem.single)
+    if slice_type.profile != WHOLE or not apart or many:
         return None
     return whole_gpu_patterns(problem, slice_type, data)
 

@@ -1,112 +1,83 @@
-"""Sets of replicas, one of each workload, that share a whole GPU under iGniter's model, and their highest throughput.
-"""
+"""Sets of workloads, with one replica each, that share a whole GPU under interference."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from provision.formulations.pricing.listing import TooManyError
-from provision.formulations.pricing.mps.best_points import NOTHING, BestPoints, most_throughput
-from provision.formulations.pricing.mps.choices import Choices, choices_of
+from provision.formulations.pricing.mps.kernels import NONE, TRIES, UNKNOWN, arrange
+from provision.formulations.pricing.mps.tables import PointTables
 from provision.formulations.pricing.oracle import Running
-from provision.formulations.pricing.rates import Member, Members
-from provision.formulations.search.problem import Problem
-from provision.formulations.search.segments import SliceType
+from provision.models.base.arrays import Ints
 from provision.models.base.clock import Deadline
-from provision.models.hardware.gpu import WHOLE
-from provision.models.performance.igniter import IgniterProfiles
-from provision.models.performance.operating_points import PerformanceData
 from provision.models.performance.sm_shares import shares_of
 
 MOST_SETS = 20_000
 """The most sets that are listed."""
-MOST_NODES = (1, 200, 2000, 20_000)
-"""The nodes of the search for a set's best operating points, by effort. A few hundred nearly always prove the best."""
-
-LADDER = (1, 5, 25, 125, 625, MOST_NODES[-1])
-"""The nodes of the successive searches for any feasible operating points of a set."""
 
 
 class InterferingSets:
-    """The sets that can share a whole GPU of one type.
+    """The sets of demands that can share a whole GPU of one type.
 
     Parameters
     ----------
-    choices
-        The operating points of all groups.
-    members
-        (groups,) the number of workloads of each group.
-    unit_share
-        The SM share of a unit.
+    tables
+        The operating points of all demands.
+    copies
+        (demands,) the most replicas of each demand; by default one.
     """
 
-    hardest = len(MOST_NODES) - 1
-
-    def __init__(self, choices: Choices, members: list[int], unit_share: float) -> None:
-        self.choices, self.members, self.shares = choices, members, shares_of(unit_share)
-        self.known: dict[tuple[int, ...], tuple[BestPoints, int]] = {}
+    def __init__(self, tables: PointTables, copies: Sequence[int] = ()) -> None:
+        self.tables, self.shares = tables, shares_of(tables.gpu.unit_share)
+        self.copies = copies or [1] * len(tables.first)
         self.grown: list[tuple[int, ...]] = [()]
         self.can_be, self.done = set(self.grown), 0
         self.failing: set[tuple[int, ...]] = set()
 
     def every(self, until: Deadline) -> list[tuple[int, ...]] | None:
-        """See ``RateOracle.every``. Sets grow by one replica at a time, because all subsets of a feasible set are
-        feasible.
+        """All sets, each in ascending order; some of them may hold only within the looser limits of bounds.
+
+        None if there are too many sets, or if the time is over. Sets grow by one replica at a time, because all subsets
+        of a feasible set are feasible.
         """
         while self.done < len(self.grown) <= MOST_SETS and not until.over:
-            groups = self.grown[self.done]
-            for one in range(groups[-1] if groups else 0, len(self.members)):
-                larger = (*groups, one)
-                if groups.count(one) < self.members[one] and self._can_be(larger):
+            demands = self.grown[self.done]
+            for one in range(demands[-1] if demands else 0, len(self.copies)):
+                larger = (*demands, one)
+                if demands.count(one) < self.copies[one] and self.can_be.issuperset(_smaller(larger)) and (
+                        self._arranged(larger)[0] != NONE):
                     self.grown.append(larger)
                     self.can_be.add(larger)
             self.done += 1
         return self.grown[1:] if self.done == len(self.grown) else None
 
-    def best(self, groups: tuple[int, ...], effort: int) -> tuple[float, Members | None]:
-        """See ``RateOracle.best``."""
-        if groups not in self.known or self.known[groups][1] < effort:
-            self.known[groups] = most_throughput(self.choices, np.array(groups), MOST_NODES[effort]), effort
-        found = self.known[groups][0]
-        if found.value <= NOTHING:
-            return found.bound, None
-        return found.bound, self._members(groups, found)
-
-    def _members(self, groups: tuple[int, ...], found: BestPoints) -> Members:
-        points = zip(groups, found.points.tolist(), strict=True)
-        return tuple(Member(one, Running(0, batch + 1, 1, float(self.shares[units]))) for one, (units, batch) in points)
-
-    def holds(self, groups: tuple[int, ...]) -> Members | None:
-        """A feasible pattern of a set. None if there is none, or if a subset is already known to have none.
+    def holds(self, demands: Sequence[int]) -> list[Running] | None:
+        """Operating points of a set, in the order of its demands. None if there are none, or if a subset is already
+        known to have none.
 
         Raises
         ------
         TooManyError
-            If the longest search neither finds a pattern nor proves that there is none.
+            If no points are found, and it is not proven that there are none.
         """
-        if any(groups[:at] + groups[at + 1 :] in self.failing for at in range(len(groups))):
-            self.failing.add(groups)
+        ordered = tuple(sorted(demands))
+        units, points = (NONE, self.tables.units[:0]) if self.failing.intersection(_smaller(ordered)) else (
+            self._arranged(demands))
+        if units == UNKNOWN:
+            raise TooManyError
+        if units == NONE:
+            self.failing.add(ordered)
             return None
-        for nodes in LADDER:
-            found = most_throughput(self.choices, np.array(groups), nodes)
-            if found.value > NOTHING:
-                return self._members(groups, found)
-            if found.bound <= NOTHING:
-                self.failing.add(groups)
-                return None
-        raise TooManyError
+        tables = self.tables
+        return [Running(int(tables.model[at]), int(tables.batch[at]), 1, float(self.shares[tables.units[at] - 1]))
+                for at in points]
 
-    def _can_be(self, groups: tuple[int, ...]) -> bool:
-        """Whether a set can share a GPU. The answers for all its subsets with one replica less must be known."""
-        smaller = (groups[:at] + groups[at + 1 :] for at in range(len(groups)))
-        return all(one in self.can_be for one in smaller) and self.best(groups, 0)[0] > NOTHING
+    def _arranged(self, demands: Sequence[int]) -> tuple[int, Ints]:
+        """The units of a set and its operating points; see ``arrange``."""
+        units, points = np.zeros((2, len(demands)), int)
+        return arrange(self.tables, np.array(demands), len(demands), units, points, TRIES), points
 
 
-def sets(problem: Problem, slice_type: SliceType, data: PerformanceData) -> InterferingSets | None:
-    """The sets that can share a slice type; None if workloads have several models, or the data is not of kind igniter.
-    """
-    groups, instance = problem.groups, problem.instance
-    varied = any(len(one.models) > 1 for one in groups)
-    if not isinstance(data, IgniterProfiles) or slice_type.profile != WHOLE or varied:
-        return None
-    demands = [(one.models, one.slo_ms * instance.policy.part_of_slo, one.rate_rps) for one in groups]
-    choices = choices_of(instance, data.gpu, demands)
-    return InterferingSets(choices, [len(one.members) for one in groups], data.hardware.unit_share)
+def _smaller(demands: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The sets with one replica less."""
+    return [demands[:at] + demands[at + 1 :] for at in range(len(demands))]

@@ -35,6 +35,8 @@ COSTS = ("power_w", "cache", "base_ms", "kernels", "cache_ms", "power_ms")
 and no less room.
 """
 
+ANY = 0
+"""Stands for any number of units."""
 
 Demand = tuple[tuple[str, ...], float, float]
 """The demand on a replica: the models that may run, the latency budget in ms, the rate in requests/s."""
@@ -103,20 +105,23 @@ def models_apart(demands: Iterable[Demand]) -> Ints:
     return np.array([numbers[demand[0]] for demand in demands])
 
 
-def tables_of(data: PerformanceFile, rule: LatencyRule, demands: Sequence[Demand]) -> PointTables:
+def tables_of(data: PerformanceFile, rule: LatencyRule, demands: Sequence[Demand], fixed_units: Sequence[int] = ()
+              ) -> PointTables:
     """The tables of some demands on whole GPUs of a type, in the order of the demands; read-only.
 
     A demand that the GPU type cannot serve has no points. ``rule`` is the latency rule that the points keep. The last
-    four tables are cached.
+    of the demands may have fixed numbers of units: ``fixed_units``. The last four tables are cached.
     """
-    return _tables(Identity(data), Identity(rule), tuple(demands))
+    units = (*[ANY] * (len(demands) - len(fixed_units)), *fixed_units)
+    return _tables(Identity(data), Identity(rule), tuple(demands), units)
 
 
 @lru_cache(maxsize=4)
-def _tables(file: Identity[PerformanceFile], of: Identity[LatencyRule], demands: Sequence[Demand]) -> PointTables:
+def _tables(file: Identity[PerformanceFile], of: Identity[LatencyRule], demands: Sequence[Demand],
+            units: Sequence[int]) -> PointTables:
     data, rule = file.one, of.one
     law = law_of(data, {model for models, *_ in demands for model in models}, rule.random_arrivals)
-    demand, points = _undominated(law.grids, rule, demands)
+    demand, points = _undominated(law.grids, rule, demands, units)
     limit = units_of(law.gpu.unit_share)
     steps, ends = limit + 2, np.searchsorted(demand, np.arange(len(demands) + 1))
     by_units = np.bincount(demand * steps + points["units"] + 1, minlength=len(demands) * steps).reshape(-1, steps)
@@ -138,24 +143,26 @@ def least_units(tables: PointTables) -> Ints:
     return (tables.first == tables.first[:, :1]).sum(axis=1) - 1
 
 
-def _undominated(grids: Mapping[str, Grid], rule: LatencyRule, demands: Sequence[Demand]) -> tuple[Ints, Columns]:
+def _undominated(grids: Mapping[str, Grid], rule: LatencyRule, demands: Sequence[Demand], units: Sequence[int]
+                 ) -> tuple[Ints, Columns]:
     """The undominated points of all demands that are feasible alone: (points,) the demand of each point, ascending, and
-    the points as arrays by name. Each demand has its points by units, then by burden.
+    the points as arrays by name. Each demand has its points by units, then by burden; only those with its ``units``
+    unless it may have ANY.
 
     A point dominates another if it has no more units, power, cache demand, time alone and slowdown, and no less room.
     """
     alike: dict[tuple[str, ...], list[int]] = {}
     for at, (models, *_) in enumerate(demands):
         alike.setdefault(models, []).append(at)
-    found = _merged([_of_models(grids, rule, models, np.array(members), [demands[at] for at in members])
-                     for models, members in alike.items()])
+    found = _merged([_of_models(grids, rule, models, np.array(members), [demands[at] for at in members],
+                                [units[at] for at in members]) for models, members in alike.items()])
     order = np.argsort(found["demand"], kind="stable")
     sorted_points = {name: column[order] for name, column in found.items()}
     return sorted_points.pop("demand"), sorted_points
 
 
 def _of_models(grids: Mapping[str, Grid], rule: LatencyRule, models: Sequence[str], members: Ints,
-               demands: Sequence[Demand]) -> Columns:
+               demands: Sequence[Demand], units: Sequence[int]) -> Columns:
     """The undominated points of demands with the same models, as arrays by name; ``members`` are the demands' indices.
 
     The models' points are sorted once. The rooms of all demands are computed at once, for every model and batch size
@@ -172,9 +179,9 @@ def _of_models(grids: Mapping[str, Grid], rule: LatencyRule, models: Sequence[st
     size, alone_ms = flat.pop("size"), flat.pop("alone_ms") if known else np.full(len(order), np.inf)
     costs = np.stack([flat[name] for name in COSTS], axis=1)
     kept = []
-    for row in loose_ms:
+    for row, only in zip(loose_ms, units, strict=True):
         loose = row[size]
-        able = np.flatnonzero(alone_ms <= loose)
+        able = np.flatnonzero((alone_ms <= loose) & ((flat["units"] == only) | (only == ANY)))
         kept.append(able[unbeaten(np.column_stack([costs[able], -loose[able]]))])
     point, demand = np.concatenate(kept), np.repeat(np.arange(len(kept)), list(map(len, kept)))
     columns = {"demand": members[demand], "room_ms": room_ms[demand, size[point]],
