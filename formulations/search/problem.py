@@ -209,29 +209,6 @@ class Problem:
         """Whether some workload may share slices, so that there are roles."""
         return any(self._shared_range(groups[0])[1] > 0 for groups in self.classes.values())
 
-    @cached_property
-    def class_caps_rps(self) -> dict[tuple[tuple[str, ...], float], float]:
-        """The most requests/s of a class that one GPU may carry, for each workload class whose workloads all limit it.
-        """
-        caps = {one: sum(len(group.members) * group.cap_rps for group in groups)
-                for one, groups in self.classes.items()}
-        return {one: cap_rps for one, cap_rps in caps.items() if math.isfinite(cap_rps)}
-
-    def within_caps(self, pattern: tuple[int, ...]) -> tuple[int, ...]:
-        """A pattern without the replicas that exceed what a GPU may carry of a class. The easiest roles are removed
-        first.
-        """
-        if not self.class_caps_rps:
-            return pattern
-        left_rps, kept = dict(self.class_caps_rps), []
-        for at in sorted(pattern):
-            role = self.roles[at]
-            rest_rps = left_rps.get(role.workload_class, math.inf) - role.rate_rps
-            if rest_rps >= -FORGIVEN * role.rate_rps:
-                kept.append(at)
-                left_rps[role.workload_class] = rest_rps
-        return tuple(kept)
-
     def planned_rps(self, workload: int) -> float:
         """The rate to provide for a workload (by index), in requests/s, headroom included."""
         return self.instance.planned_rps(self.instance.workloads[workload])
