@@ -43,7 +43,7 @@ SPREAD = 2 / 3
 EXACT = "auto"
 FAST = {"full_batches": ("inss", "inss-ni", "gpulets+largest", "gpulets+bda"),
         "half_slo": ("igniter", "gpulets+", "gslice+")}
-SLOW = {"full_batches": ("greedy", EXACT), "half_slo": ("greedy", EXACT)}
+SLOW = {"full_batches": (EXACT,), "half_slo": (EXACT,)}
 """Methods by latency rule."""
 COLUMNS = (
     "rule", "method", "states", "plans that hold", "requests/s", "normalised", "requests/s, slow states",
