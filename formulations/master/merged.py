@@ -11,7 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from provision.formulations.isolated.shared_relaxation import further_bound, is_relaxed
+from provision.formulations.master.fullest import FullFleet
 from provision.formulations.master.rates.rated import RatedSearch, rated_oracles
+from provision.formulations.pricing.rate_oracles import rates_of
 from provision.formulations.pricing.rates import MOST_NAMED
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem
@@ -49,10 +51,10 @@ def merged_bounds(instance: Instance, search: Search, name: str) -> Iterator[flo
     was proven in time. ``name`` is that of the method.
 
     It ends at the time limit, when patterns could not distinguish more workloads, or where a way of sharing has no
-    patterns that carry rates. It yields nothing for most throughput, with workflows, or if patterns can distinguish the
-    workloads of the instance itself.
+    patterns that carry rates. It yields nothing with workflows, or if patterns can distinguish the workloads of the
+    instance itself.
     """
-    if instance.objective == THROUGHPUT or instance.workflows or len(instance.workloads) <= MOST_NAMED:
+    if instance.workflows or len(instance.workloads) <= MOST_NAMED:
         return
     before = 0
     for most in range(1, MOST_NAMED + 1):
@@ -66,6 +68,11 @@ def merged_bounds(instance: Instance, search: Search, name: str) -> Iterator[flo
             yield further_bound(few, search.left_s)
             continue
         problem = Problem(few)
+        if instance.objective == THROUGHPUT:
+            fleet = FullFleet(problem, rates_of(problem, search.within()))
+            yield fleet.bound
+            yield from fleet.rounds(search.within())
+            continue
         oracles = rated_oracles(problem, search.within())
         if oracles is None:
             return
