@@ -12,6 +12,7 @@ import numpy as np
 from provision.formulations.linear.restricted import Known
 from provision.formulations.master.fullest import Filled, FullFleet
 from provision.formulations.master.rates.plans import Column
+from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rates import GENEROUS, Member, RateOracle
 from provision.models.base.clock import Deadline
@@ -22,8 +23,6 @@ UNKNOWN = Running(0, 1, 1, 1.0)
 
 Place = tuple[int, tuple[int, ...]]
 """A set of replicas on one slice: the slice type, and the groups of the replicas in ascending order."""
-HARDEST = 2
-"""The greatest effort of the search for the best operating points of a set."""
 
 
 def knows_sets(fleet: FullFleet) -> bool:
@@ -98,7 +97,7 @@ class EverySet:
         possible or the time is over. Return whether nothing was searched.
         """
         slice_type, groups = place = self.places[at]
-        known, hardest = True, HARDEST if place in self.effort else 0
+        known, hardest = True, SCHEDULE.set_effort if place in self.effort else 0
         while self.effort.get(place, 0) < hardest and not until.over:
             self.effort[place] += 1
             self.most[at], members = self.sets[slice_type].best(groups, self.effort[place])

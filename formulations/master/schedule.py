@@ -36,8 +36,9 @@ class Schedule:
         The amplitude of random numbers added to the values of columns when a dive begins again.
     rest
         The fraction below which the new columns of a round count as few, relative to all rows.
-    hardest, firm
-        The greatest effort of pricing, and the effort to begin with.
+    hardest, firm, set_effort
+        The greatest effort of pricing, the effort to begin with, and the greatest effort of the search for the best
+        operating points of a set of replicas.
     longer, patience
         The factor by which pricing takes longer when its effort rises by one, and the factor by which the time limit of
         integer programs grows when one finds nothing.
@@ -90,6 +91,7 @@ class Schedule:
     hardest: int = 7
     firm: int = 1
     longer: int = 3
+    set_effort: int = 2
     patience: float = 1.5
     few: int = 30
     dive_from: int = 200
