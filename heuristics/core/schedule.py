@@ -38,7 +38,7 @@ class GreedySchedule:
     whole_s: float = 2.0
     steps: int = 500
     rounds: int = 3
-    least_s: float = 5.0
+    least_s: float = 30.0
     portion: int = 1500
 
 
