@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-ANNOUNCEMENT = "compiling kernels, once on this machine: seconds to a minute (`provision warm-up` does it ahead)"
+ANNOUNCEMENT = "compiling kernels, each once on this machine: seconds to a minute (`provision warm-up` does it ahead)"
 _logger = logging.getLogger(__name__)
 _missed: list[str] = []
 

@@ -38,6 +38,10 @@ def token_limits(instance: Instance, plan: Plan, workload: str | None) -> Iterat
         yield from dict.fromkeys(_memory(instance, plan, each))
 
 
+FEW = " More GPUs for each replica (solve --model --tp) have room for more, and may cost less in all."
+"""Added where a replica has no room for two requests at once."""
+
+
 def _memory(instance: Instance, plan: Plan, workload: Workload) -> Iterator[str]:
     """Yield a sentence for every slice with replicas of a language model: how many tokens of KV cache its memory holds.
     """
@@ -49,4 +53,5 @@ def _memory(instance: Instance, plan: Plan, workload: Workload) -> Iterator[str]
         kept = data.models[instance.model_of(one)].slices[piece.profile].kv_tokens
         length = workload.tokens.input.counts.mean + workload.tokens.output.counts.mean
         yield (f"{workload.name} on {piece.profile} of {gpu}: memory for {kept:,} tokens of KV cache, "
-               f"{kept / length:,.0f} requests of mean length at once; the engine takes at most {one.batch:,}.")
+               f"{kept / length:,.0f} requests of mean length at once; the engine takes at most {one.batch:,}."
+               + FEW * (kept < 2 * length))

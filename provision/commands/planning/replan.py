@@ -146,7 +146,7 @@ def _told_curve(rows: Sequence[TableRow], options: Replan) -> int:
 
 def _told(instance: Instance, plan: Plan, found: Replanned, options: Replan) -> Iterator[str]:
     if found.plan is None:
-        none = f"nothing fits with --allow {options.allow}"
+        none = f"nothing fits with --allow {options.allow}; `provision ration` tells who can be served"
         why = "a longer --time-limit may help" if found.status == "unknown" else none
         yield f"{found.status}: {found.reason or why}"
         return
