@@ -102,8 +102,7 @@ def _in_portions(problem: Problem, search: Search) -> Plan | None:
     several, draw = portions(problem, SCHEDULE.portion), np.random.default_rng(search.seed)
     walks, taken = list[Walk](), list[int]()
     for one in several:
-        walk = Walk(one, None, search.bound or 0.0 if len(several) == 1 else 0.0, draw,
-                    until, taken=taken)
+        walk = Walk(one, None, search.bound or 0.0 if len(several) == 1 else 0.0, draw, until, taken=taken)
         for _ in range(SCHEDULE.rounds):
             if not search.left_s:
                 break

@@ -26,8 +26,6 @@ from provision.solving.slack import what_fits, with_slack
 from provision.solving.steps import Step, parts_only, where_able, with_parts
 from provision.solving.surviving import surviving
 
-SHARED = {"interference", "other_sharing", "gpulets"}
-"""The features of instances with performance data of replicas that share GPUs."""
 DISTINCT = 200
 """With more SLOs, a plan of classes of workloads comes first: the first plan of the master program takes long."""
 WALKED, VAST = 2000, 20_000

@@ -12,9 +12,9 @@ from provision.verification.verify import verify
 COPIES = 6
 
 
-def _many(seed: int) -> Instance:
-    """A drawn instance with several workloads of each kind, whose SLOs and rates differ."""
-    base = random_combination(seed, every=True)
+def _many(case: int | str) -> Instance:
+    """A drawn or shipped instance with several workloads for each of its own, whose SLOs and rates differ."""
+    base = random_combination(case, every=True) if isinstance(case, int) else provision.read(case)
     workloads = [one.model_copy(update={
         "name": f"{one.name}-{copy}", "slo_ms": one.slo_ms * (1 + copy / 20), "rate_rps": one.rate_rps * (1 - copy / 9),
         "max_replicas": one.max_replicas and one.max_replicas + copy})
@@ -32,10 +32,10 @@ def _merged_into(many: Instance, most: int) -> tuple[Instance, dict[str, str]]:
     return few, names
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_plans_are_plans_of_merged_workloads(seed: int) -> None:
+@pytest.mark.parametrize("case", [*range(40), "gpulets-equal"])
+def test_plans_are_plans_of_merged_workloads(case: int | str) -> None:
     """A plan with its workloads merged is valid, and no bound is above its value."""
-    many = _many(seed)
+    many = _many(case)
     found = provision.solve(many, "greedy", time_limit_s=3, replay=False)
     if found.plan is None or not found.verified:
         pytest.skip("greedy has no plan")
@@ -54,7 +54,7 @@ def test_plans_are_plans_of_merged_workloads(seed: int) -> None:
     if len(many.workloads) > 10:
         for bound in merged_bounds(many, Search(time_limit_s=2), "test"):
             better = found.objective - bound if many.objective == THROUGHPUT else bound - found.objective
-            assert better <= 1e-9 * found.objective, (seed, bound, found.objective)
+            assert better <= 1e-9 * found.objective, (case, bound, found.objective)
 
 
 def test_rates_add_up() -> None:
