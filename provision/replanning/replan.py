@@ -49,8 +49,8 @@ class Replan:
     ``objective`` is the cost of the plan alone, ``weighted`` is the cost of the plan plus the cost of the changes, and
     ``bound`` is a proven bound on ``weighted`` (``bound_of`` in JSON), not on ``objective``. ``changes`` has the
     numbers of changes from the old plan to the new. ``staying`` is the least fraction of a workload's planned rate
-    that its unchanged replicas can carry while everything else changes. Without a plan the numbers are None, and
-    ``reason`` may tell why.
+    that its unchanged replicas can carry while everything else changes; ``unserved`` names the workloads that have no
+    such replica. Without a plan the numbers are None, and ``reason`` may tell why.
     """
 
     status: str
@@ -63,6 +63,7 @@ class Replan:
     staying: float | None
     seconds: float
     reason: str = ""
+    unserved: tuple[str, ...] = ()
 
     def summary(self) -> dict[str, Any]:
         """The JSON object that ``provision replan --json`` prints, except for the instance and ``plan_file``."""
@@ -209,8 +210,10 @@ def judged(instance: Instance, before: Plan, new: Plan, status: str, bound: floa
         raise MethodError(f"replanning made a plan that fails: {report.violations[0].message}")
     changes, objective = disturbance(before, new), objective_of(instance)
     value = objective.value(new)
+    served = _served(instance, before, new, report)
     return Replan(status, new, report, value, value + objective.sense * change_cost * changes.moved, bound, changes,
-                  _staying(instance, before, new, report), watch.elapsed_s)
+                  min(served.values(), default=1.0), watch.elapsed_s,
+                  unserved=tuple(name for name, part in served.items() if part == 0))
 
 
 def curve(instance: Instance, plan: Plan, allow: str = "slices", time_limit_s: float = 60.0,
@@ -244,9 +247,10 @@ def curve(instance: Instance, plan: Plan, allow: str = "slices", time_limit_s: f
     return [pair for pair in found if pair[0] in best.values()] or found[:1]
 
 
-def _staying(instance: Instance, before: Plan, after: Plan, report: Report) -> float:
-    """The least fraction of a workload's planned rate that the replicas common to both plans can carry (at most 1)."""
+def _served(instance: Instance, before: Plan, after: Plan, report: Report) -> dict[str, float]:
+    """For each workload the fraction of its planned rate that the replicas common to both plans can carry (at most 1).
+    """
     on = going_on(before, after)
     held = capacity_rps(instance, after, [found for found in report.predictions if (found.gpu, found.slice) in on])
     planned = {one.name: instance.planned_rps(one) for one in instance.workloads if one.rate_rps > 0}
-    return min((min(1.0, held[name] / rate) for name, rate in planned.items()), default=1.0)
+    return {name: min(1.0, held[name] / rate) for name, rate in planned.items()}

@@ -157,19 +157,21 @@ def _told(instance: Instance, plan: Plan, found: Replanned, options: Replan) -> 
     if options.lost is not None:
         yield f"Compared with what the loss of GPU {options.lost} leaves running, {plural(plan.gpu_count, 'GPU')}:"
     yield from difference(instance, plan, found.plan)
-    yield _during(known(found.staying))
+    yield _during(known(found.staying), found.unserved)
     if options.out:
         yield f"Plan written to {options.out}"
 
 
-def _during(staying: float) -> str:
-    """What is served while the plan changes, by the replicas that it leaves alone: ``staying`` of every rate."""
+def _during(staying: float, unserved: Sequence[str] = ()) -> str:
+    """What is served while the plan changes, by the replicas that it leaves alone: ``staying`` of every rate, and
+    nothing of the workloads ``unserved``.
+    """
     if staying >= 1:
         return "While that happens, all traffic is served by replicas that are left alone."
     if staying > 0:
         return ("While that happens, replicas that are left alone serve every workload, each at "
                 f"{math.floor(100 * staying)}% of its rate or more.")
-    return "While that happens, some workload is not served at all: none of its replicas is left alone."
+    return f"While that happens, these are not served, since no replica of theirs is left alone: {', '.join(unserved)}."
 
 
 class SimulateTrace(Writing):
