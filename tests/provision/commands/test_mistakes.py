@@ -113,7 +113,7 @@ def test_what_careless_users_are_told(files, line, said, capsys):
 
 def test_what_the_system_refuses_is_json_too(files, monkeypatch, capsys):
     monkeypatch.setattr("provision.cli.drop_output", lambda: None)
-    monkeypatch.setattr("provision.cli._run", lambda arguments, verb: Path("no/such").read_text())
+    monkeypatch.setattr("provision.cli._run", lambda *given: Path("no/such").read_text())
     assert main(["solve", "parvagpu-s1", "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["error"]["kind"] == "system"
 
