@@ -24,10 +24,10 @@ from provision.models.problem.search import Search
 from provision.models.problem.workload import Workload
 
 
-def merged(instance: Instance, most: int) -> Instance:
-    """The instance with about ``most`` workloads, but at least one for all that have the same models and traffic.
-
-    Workloads without requests are left out, and so are all limits on replicas. The instance may not have workflows.
+def merged(instance: Instance, ranges: int) -> Instance:
+    """The instance with one workload for all that have the same models, the same traffic and an SLO in the same of at
+    most ``ranges`` ranges. Workloads without requests are left out, and so are all limits on replicas. The instance may
+    not have workflows.
     """
     alike: dict[object, list[Workload]] = {}
     for one in instance.workloads:
@@ -36,7 +36,7 @@ def merged(instance: Instance, most: int) -> Instance:
             alike.setdefault(key, []).append(one)
     found = []
     for several in alike.values():
-        bin_of = bins(np.array([one.slo_ms for one in several]), max(most // len(alike), 1))
+        bin_of = bins(np.array([one.slo_ms for one in several]), ranges)
         for number in np.unique(bin_of).tolist():
             chosen = [one for one, other in zip(several, bin_of.tolist(), strict=True) if other == number]
             longest = max(chosen, key=lambda one: one.slo_ms)
@@ -57,9 +57,11 @@ def merged_bounds(instance: Instance, search: Search, name: str) -> Iterator[flo
     if instance.workflows or len(instance.workloads) <= MOST_NAMED:
         return
     before = 0
-    for most in range(1, MOST_NAMED + 1):
-        few = merged(instance, most)
-        if not before < len(few.workloads) <= MOST_NAMED or not search.left_s:
+    for ranges in range(1, MOST_NAMED + 1):
+        few = merged(instance, ranges)
+        if len(few.workloads) > MOST_NAMED or not search.left_s:
+            return
+        if len(few.workloads) == before:
             continue
         if proved_infeasible(few, best_segments(few)):  # some may be served only beside others
             return

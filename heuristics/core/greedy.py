@@ -93,12 +93,17 @@ def _walked(instance: Instance, search: Search) -> Plan | None:
     return min(found, key=lambda plan: objective_of(instance).value(plan), default=None)
 
 
+def begins_by(search: Search) -> Deadline:
+    """When a walk must have begun: at the time limit, but after ``least_s`` at the earliest if there is no plan yet."""
+    return Deadline(search.left_s if search.start is not None else max(search.left_s, SCHEDULE.least_s))
+
+
 def _in_portions(problem: Problem, search: Search) -> Plan | None:
     """The plan of a problem whose portions are planned one after the other; None if there is no plan of a portion.
 
     Raises TimeIsUpError if the time is over before, though it takes ``least_s`` if the search begins without a plan.
     """
-    until = search.within() if search.start is not None else Deadline(max(search.left_s, SCHEDULE.least_s))
+    until = begins_by(search)
     several, draw = portions(problem, SCHEDULE.portion), np.random.default_rng(search.seed)
     walks, taken = list[Walk](), list[int]()
     for one in several:

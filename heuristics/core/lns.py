@@ -12,7 +12,7 @@ from provision.formulations.search.segments import best_segments
 from provision.heuristics.core import greedy
 from provision.heuristics.core.parts import problem_of
 from provision.heuristics.core.walk import SCHEDULE, Walk
-from provision.models.base.clock import Deadline, Stopwatch, TimeIsUpError
+from provision.models.base.clock import Stopwatch, TimeIsUpError
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import ISOLATED, Method, needs
@@ -61,9 +61,8 @@ def begun(instance: Instance, search: Search, patience: float) -> Walk:
     """A Walk from the plan of the Search, or from none; for ``patience`` see Walk. Raises TimeIsUpError if the walk
     cannot begin in time; without a plan it has ``least_s`` of greedy at least.
     """
-    until = search.within() if search.start is not None else Deadline(max(search.left_s, greedy.SCHEDULE.least_s))
     draw = np.random.default_rng(search.seed)
-    return Walk(problem_of(instance), search.start, search.bound or 0.0, draw, until, patience)
+    return Walk(problem_of(instance), search.start, search.bound or 0.0, draw, greedy.begins_by(search), patience)
 
 
 def walked(walk: Walk, search: Search, most: float) -> Termination:

@@ -187,7 +187,7 @@ def _hover(replica: ReplicaBox, piece: SliceBox) -> str:
 def _table(drawing: Drawing, report: Report | None) -> str:
     """The table of the workloads, as HTML; if the instance is known, also with their SLOs, predictions and slack."""
     mark, columns = ("plain", PLAIN) if drawing.told is None else ("fared", FARED)
-    if not drawing.overview and (promised := _promised(report)):
+    if not drawing.overview and (promised := _tails_ms(report)):
         columns = columns | {"P99 promised, of limit": partial(_p99, promised)}
     if drawing.standing and drawing.standing.p99_over_slo:
         columns = columns | {"P99 of SLO": partial(_p99, drawing.standing.p99_over_slo)}
@@ -200,7 +200,7 @@ def _table(drawing: Drawing, report: Report | None) -> str:
             f'<tbody>{"".join(rows)}</tbody></table>')
 
 
-def _promised(report: Report | None) -> dict[str, float]:
+def _tails_ms(report: Report | None) -> dict[str, float]:
     """By workload, the largest P99 that the latency rule promises for a replica, divided by its limit."""
     found: dict[str, float] = {}
     for one in report.predictions if report else ():
