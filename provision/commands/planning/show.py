@@ -33,6 +33,9 @@ class Show(OnPlan, Writing):
     def run(self) -> int:
         plan, instance = given_plan(self.plan, self.instance)
         if instance is not None and (other := plan.made_for_another(instance.name, instance.digest)):
+            if plan.instance != instance.name:
+                raise InputError(f"{self.plan}: made for {other}, not for {instance.name}; name the instance that it "
+                                 "was made for")
             print(f"note: the plan was made for {other}; it is drawn on {instance.name} as it is", file=sys.stderr)
         standing = _standing(plan, instance, self)
         if self.png:

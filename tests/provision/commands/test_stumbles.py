@@ -23,8 +23,13 @@ def test_a_drawing_of_a_plan_for_another_instance_says_so(tmp_path, capsys):
     provision.write(provision.solve("parvagpu-s1", "greedy", 4).plan, tmp_path / "plan.json")
     assert main(["show", "parvagpu-s1", str(tmp_path / "plan.json")]) == 0
     assert "note:" not in capsys.readouterr().err
-    assert main(["show", "parvagpu-s3", str(tmp_path / "plan.json")]) == 0
-    assert "note: the plan was made for parvagpu-s1; it is drawn on parvagpu-s3 as it is" in capsys.readouterr().err
+    assert main(["show", "parvagpu-s3", str(tmp_path / "plan.json")]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and "plan.json: made for parvagpu-s1, not for parvagpu-s3; name the instance that it was" in err
+    changed = provision.read("parvagpu-s1").replace(policy={"headroom": 0.1})
+    provision.write(changed, tmp_path / "changed.yaml")
+    assert main(["show", str(tmp_path / "changed.yaml"), str(tmp_path / "plan.json")]) == 0
+    assert "note: the plan was made for another state of parvagpu-s1" in capsys.readouterr().err
 
 
 def test_a_benchmark_that_ends_with_1_says_why(capsys, monkeypatch):
