@@ -69,10 +69,13 @@ MOST_RPS = 1e9
 
 
 def asked(question: str, proposed: str) -> str:
-    """The user's answer to a question; the proposed answer if the user's is empty."""
+    """The user's answer to a question; the proposed one if it is empty. Raises InputError if stdin has ended."""
     print(f"{question} [{proposed}]: ", end="", file=sys.stderr, flush=True)
-    answer = sys.stdin.readline().strip() if sys.stdin else ""
-    return answer or proposed
+    answer = sys.stdin.readline() if sys.stdin else ""
+    if not answer:
+        print(file=sys.stderr)
+        raise InputError("nobody answers on stdin; add --yes to take what is proposed, and --gpu and --model to choose")
+    return answer.strip() or proposed
 
 
 def as_proposed(question: str, proposed: str) -> str:

@@ -1,5 +1,6 @@
 """Where newcomers stumbled: each is answered by a line that tells what happened and what to do."""
 
+import io
 import json
 
 import provision
@@ -30,6 +31,14 @@ def test_a_drawing_of_a_plan_for_another_instance_says_so(tmp_path, capsys):
     provision.write(changed, tmp_path / "changed.yaml")
     assert main(["show", str(tmp_path / "changed.yaml"), str(tmp_path / "plan.json")]) == 0
     assert "note: the plan was made for another state of parvagpu-s1" in capsys.readouterr().err
+
+
+def test_questions_that_nobody_hears_name_the_options(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert main(["init", str(tmp_path / "new")]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.splitlines()[-1].startswith("error: nobody answers on stdin; add --yes")
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_benchmark_that_ends_with_1_says_why(capsys, monkeypatch):
