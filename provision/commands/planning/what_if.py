@@ -109,6 +109,8 @@ def _found(
     [found["base"]] = run(instance, [{}], settings)
     if safety:
         found["safety"] = price_of_safety(instance, safety[0], settings, safety[1])
+        if table and not sweep:
+            table.finish(found["safety"])
     if sweep:
         found["rows"] = _rows(instance, points, settings, table, executor, tell, solved)
     found["breakpoints"], found["unproven"] = _breakpoints(instance, values, settings, options, tell)
@@ -145,7 +147,7 @@ def _sweep(options: WhatIf) -> Sweep | None:
 def _check(options: WhatIf, values: Mapping[str, Sequence[Any]]) -> None:
     """Refuse options that cannot be combined, before any work."""
     for name, given in (("--out", options.out), ("--png", options.png), ("--breakpoints", options.breakpoints)):
-        if given and not values:
+        if given and not values and not (options.demand and given == options.out):
             raise InputError(f"{name}: needs something to vary; add --vary NAME=VALUES")
     if not (values or options.prices or options.demand):
         raise InputError("what-if: say what to vary, as --vary rate=0.8:1.4:0.05, or add --prices or --demand")

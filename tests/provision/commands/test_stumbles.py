@@ -1,5 +1,6 @@
 """Where newcomers stumbled: each is answered by a line that tells what happened and what to do."""
 
+import csv
 import io
 import json
 
@@ -39,6 +40,16 @@ def test_questions_that_nobody_hears_name_the_options(tmp_path, capsys, monkeypa
     out, err = capsys.readouterr()
     assert out == "" and err.splitlines()[-1].startswith("error: nobody answers on stdin; add --yes")
     assert not (tmp_path / "new").exists()
+
+
+def test_the_plans_for_quantiles_of_demand_are_written(tmp_path, capsys):
+    (tmp_path / "demand.csv").write_text("time_s,workload,rate_rps\n0,resnet50,500\n60,resnet50,800\n")
+    line = ["what-if", "parvagpu-s1", "--method", "greedy", "--out", str(tmp_path / "out.csv")]
+    assert main([*line, "--demand", str(tmp_path / "demand.csv"), "--quantiles", "0.5,1"]) == 0
+    assert "table written to" in capsys.readouterr().out
+    assert [row["quantile"] for row in csv.DictReader((tmp_path / "out.csv").open())] == ["0.5", "1.0"]
+    assert main([*line[:-1], str(tmp_path / "no.csv"), "--prices"]) == 2
+    assert "--out: needs something to vary" in capsys.readouterr().err
 
 
 def test_a_benchmark_that_ends_with_1_says_why(capsys, monkeypatch):
