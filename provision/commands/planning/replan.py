@@ -15,7 +15,7 @@ from provision import draw
 from provision.answers.difference import difference, touched
 from provision.commands.verb import Given, Seconds, Writing, planned, read_instance, verdict
 from provision.draw.figures import write_figure
-from provision.draw.output import rows_of
+from provision.draw.output import Rows, rows_of
 from provision.draw.progress import counting
 from provision.draw.verdict import money
 from provision.draw.words import plural
@@ -51,6 +51,13 @@ EWMA_PERIOD_S, EWMA_DELAY_S = 20, 12.5
 """The policy of gpu-lets: the seconds between plans for averaged rates, and the seconds after which a new plan,
 prepared in the background, takes effect (the paper says 10 to 15 s).
 """
+
+CURVE = {"weight": "weight", "status": "status", "objective": "objective", "gpus": "GPUs",
+         "slices_destroyed": "destroyed", "slices_created": "created", "replicas_started": "started",
+         "batch_changes": "batches"}
+"""The fields that the table of the trade-off shows, with the titles of their columns: 80 characters in all."""
+CURVE_KEY = """weight: what a change counts, as a part of the price of the cheapest GPU
+slices destroyed and created, replicas started, replicas with other batch sizes"""
 
 CHANGE = option(None, "C", f"what a destroyed slice or started replica counts, in units of the objective (default: "
                            f"{CHANGE_COST:g} of the cheapest GPU)")
@@ -139,8 +146,10 @@ class Replan(Writing):
 
 
 def _told_curve(rows: Sequence[TableRow], options: Replan) -> int:
-    columns = [name for name in rows[0] if name not in ("staying", "weighted", "bound", "bound_of")]
-    return options.answer({"curve": rows}, [rows_of(rows, columns)],
+    """Print the trade-off; returns the exit code."""
+    table = Rows(tuple(CURVE.values()), [[row[name] for name in CURVE] for row in rows])
+    why = [row["reason"] for row in rows if row["reason"]]
+    return options.answer({"curve": rows}, [table, *why, CURVE_KEY],
                           0 if any(row["objective"] is not None for row in rows) else 1)
 
 

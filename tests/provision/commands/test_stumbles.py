@@ -52,6 +52,13 @@ def test_the_plans_for_quantiles_of_demand_are_written(tmp_path, capsys):
     assert "--out: needs something to vary" in capsys.readouterr().err
 
 
+def test_the_trade_off_fits_80_characters(tmp_path, capsys):
+    provision.write(provision.solve("parvagpu-s1", "greedy", 4).plan, tmp_path / "plan.json")
+    assert main(["replan", "parvagpu-s1", str(tmp_path / "plan.json"), "--rate", "1.5", "--curve"]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80 and "started" in out
+
+
 def test_a_benchmark_that_ends_with_1_says_why(capsys, monkeypatch):
     known = ledger()["parvagpu-s1"]
     better = {"parvagpu-s1": known.model_copy(update={"value": known.value / 2})}
