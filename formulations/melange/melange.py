@@ -89,7 +89,7 @@ def _bucket_rps(
 METHODS = (
     Method(
         name="melange",
-        summary="Mélange's integer program: request sizes dealt to GPU types of pooled capacity (language models)",
+        summary="Mélange's integer program: request sizes dealt to pools of GPU types (language models)",
         run=plan,
         source="Mélange (Griggs et al., arXiv 2404.14527)",
         features=FEATURES,

@@ -105,7 +105,7 @@ def _choice(instance: Instance, kind: SliceType, at: int, many: int, least: int)
 METHODS = (
     Method(
         name="inferno",
-        summary="inferno's greedy: whole GPUs of one type per workload, those first that would lose most by another",
+        summary="inferno's greedy: a GPU type per workload, those first that would lose most by another",
         run=plan,
         source="llm-inferno (its public description)",
         features=FEATURES,

@@ -76,7 +76,7 @@ def _judged(instance: Instance, name: str, given: Provisioning, batch: Ints) -> 
 METHODS = (
     Method(
         name=LARGEST,
-        summary="gpu-lets' placement as in gpulets+, the largest batches within half of the SLO that fill in the other",
+        summary="placement of gpulets+, the largest batches within half of the SLO that fill in the other",
         run=solve_largest,
         source="InSS, section 6.1",
         features=FEATURES,

@@ -31,7 +31,9 @@ class Instances(Answering):
 
 class Methods(Answering):
     def run(self) -> int:
-        return _listed(self, method_rows(), ("name", "exact", "summary", "features"))
+        rows = method_rows()
+        more = "`provision methods --json` adds features (what instances may have), parameters and sources."
+        return self.answer(rows, [rows_of(rows, ("name", "exact", "summary"), _cell), more])
 
 
 class Gpus(Writing):
@@ -60,9 +62,9 @@ class Schema(Verb):
         return 0
 
 
-def _listed(options: Answering, rows: Sequence[TableRow], columns: Sequence[str] | None = None) -> int:
-    """Print rows, either as JSON with all columns or as a table with the given columns."""
-    return options.answer(rows, [rows_of(rows, columns, _cell, folded=True)])
+def _listed(options: Answering, rows: Sequence[TableRow]) -> int:
+    """Print rows, either as JSON or as a table."""
+    return options.answer(rows, [rows_of(rows, None, _cell, folded=True)])
 
 
 def _cell(value: Any) -> Any:

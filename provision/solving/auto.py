@@ -177,7 +177,7 @@ PARAMETERS = {"slack": "yes"}
 METHODS = (
     Method(
         name="auto",
-        summary="greedy at once, then the master program until proved, out of time or stopped (Ctrl-C keeps the best)",
+        summary="greedy first, then the master program until proved or out of time; Ctrl-C keeps the best",
         run=run,
         exact=True,
         source="this package",

@@ -200,7 +200,7 @@ def _walked(walk: Walk, progress: Progress, seconds: float, steps: float = NETWO
 METHODS = (
     Method(
         name=master.NAME,
-        summary="one program for every way of sharing: column generation over patterns, prices of replicas, proven",
+        summary="column generation over patterns of replicas, for every way of sharing, with a proof",
         run=solve,
         exact=True,
         source="this package; Gilmore and Gomory 1961, Farley 1990",

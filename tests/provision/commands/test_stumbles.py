@@ -13,6 +13,7 @@ from provision.draw.verdict import sentence
 from provision.instances.ledger.ledger import ledger
 from provision.models.base.spelling import one_of
 from provision.models.problem.search import Outcome
+from provision.solving.methods import methods
 from provision.sweeps.words import changes
 
 
@@ -57,6 +58,12 @@ def test_the_trade_off_fits_80_characters(tmp_path, capsys):
     assert main(["replan", "parvagpu-s1", str(tmp_path / "plan.json"), "--rate", "1.5", "--curve"]) == 0
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 80 and "started" in out
+
+
+def test_methods_are_told_a_line_each(capsys):
+    assert main(["methods"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) < len(methods()) + 10 and max(map(len, lines)) <= 130
 
 
 def test_a_benchmark_that_ends_with_1_says_why(capsys, monkeypatch):
