@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from provision.answers.margins import margins_of
 from provision.buying import words
 from provision.buying.buy import GAP, GROWTH, buy, with_demand
 from provision.commands.planning.solve import print_answer
@@ -23,6 +24,7 @@ from provision.formulations.master.rationing import Level
 from provision.instances.files.files import check_writable
 from provision.instances.read import write
 from provision.models.base.arguments import local, operand, option, written
+from provision.models.base.clock import Deadline
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Flag, Name, Positive
 from provision.models.base.known import known
@@ -98,6 +100,7 @@ class Ration(Writing):
             found.result.plan, found.result.report)
 
     def run(self) -> int:
+        end = Deadline(self.time_limit_s)
         with telling("ration") as tell:
             found = ration(self.instance, self.budget_per_hour, self.time_limit_s, self.seed, tell)
         if self.out:
@@ -110,7 +113,8 @@ class Ration(Writing):
         self.answer(found.summary() | {"plan_file": self.out, "instance_file": self.instance_out},
                     [table, *lines(found), ""], code)
         if not self.as_json:
-            print_answer(found.instance, found.result)
+            plan = found.result.plan if found.result.verified else None
+            print_answer(found.instance, found.result, margins_of(found.instance, plan, end) if plan else None)
         return code
 
 

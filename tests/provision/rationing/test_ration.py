@@ -78,6 +78,7 @@ def test_a_budget_serves_what_it_pays_for(tmp_path, capsys):
     assert main(line) == 0
     text = capsys.readouterr().out
     assert "third is left out; 0.50 $ per hour" in text and "Priority 1: 300 of 300" in text
+    assert "\nThe weakest workload is " in text
 
 
 def test_a_job_answers_as_the_command_line_does():
