@@ -26,6 +26,8 @@ from provision.models.performance.measured_segments import MeasuredModel, Measur
 NEEDED = ("batch", "latency_ms")
 OPTIONAL = ("profile", "processes", "throughput_rps", "model", "memory_gib", "spread_ms")
 FIELDS = (*NEEDED, *OPTIONAL)
+OTHER_UNITS = {f"{what}_{unit}": f"{what}_ms" for what in ("latency", "spread") for unit in ("us", "s")}
+"""Fields of times in other units than ms, with the fields that they stand for."""
 UNITS = r"(_?\(?ms|(_|_?\()(us|µs|μs|usec|microseconds|s|sec|seconds))\)?"
 ALIASES = {
     "batch": r"batch(_?size)?|batchgr(ö|oe)(ß|ss)e|bs|b",
@@ -53,17 +55,18 @@ Held = dict[tuple[str, str, int, int], float]
 
 def parse_columns(given: str) -> dict[str, str]:
     """Return the column of each field, from text like ``batch=B,latency_ms=L``; the column of other fields has their
-    name. Raises InputError if a field is unknown, or a part is not FIELD=COLUMN.
+    name. ``latency_us=L`` is the column of both ``latency_us`` and ``latency_ms``. Raises InputError if a field is
+    unknown, or a part is not FIELD=COLUMN.
     """
     columns = {name: name for name in FIELDS}
     for part in filter(None, given.split(",")):
         field, equals, column = (piece.strip() for piece in part.partition("="))
         if not equals or not column:
             raise InputError(f"--columns {part!r}: write FIELD=COLUMN, with commas between")
-        if field not in FIELDS:
+        if field not in (*FIELDS, *OTHER_UNITS):
             known = f"use one of {', '.join(FIELDS)}{did_you_mean(field, FIELDS)}"
             raise InputError(f"--columns {part!r}: unknown field {field!r}; {known}")
-        columns[field] = column
+        columns[field] = columns[OTHER_UNITS.get(field, field)] = column
     return columns
 
 
@@ -99,7 +102,8 @@ def import_csv(path: FilePath, gpu: str, model: str, columns: Mapping[str, str],
     gpu, model, profile
         The GPU type, and the model and the slice's profile of rows that do not name them.
     columns
-        Names of columns by field (FIELDS). Times are in the unit that the name ends with (``unit_ms``).
+        Names of columns by field (FIELDS, OTHER_UNITS). Times are in the unit that the field's name, or else the
+        column's, ends with (``unit_ms``).
     interpolated
         Whether plans may use batch sizes between the measured ones, if the error of the interpolation can be estimated.
     completed
@@ -231,17 +235,22 @@ def _point(path: FilePath, line: int, row: CsvRow, columns: Mapping[str, str],
     profile = text(path, line, row, there["profile"]) if "profile" in there else default[1]
     batch = whole(path, line, row, there["batch"])
     processes = whole(path, line, row, there["processes"]) if "processes" in there else 1
-    latency_ms = number(path, line, row, there["latency_ms"]) * unit_ms(there["latency_ms"])
+    latency_ms = _time_ms(path, line, row, there, "latency_ms")
     if min(batch, processes, latency_ms) <= 0:
         raise InputError(f"{path}:{line}: batch, processes and latency_ms should be above 0; correct or remove the row")
     throughput_rps = 1000 * batch * processes / latency_ms
     if "throughput_rps" in there:
         throughput_rps = number(path, line, row, there["throughput_rps"])
-    spread = there.get("spread_ms")
-    spread_ms = number(path, line, row, spread) * unit_ms(spread) if spread else 0.0
+    spread_ms = _time_ms(path, line, row, there, "spread_ms") if "spread_ms" in there else 0.0
     memory_gib = number(path, line, row, there["memory_gib"]) if "memory_gib" in there else None
     point = MeasuredPoint(profile, batch, processes, throughput_rps, latency_ms + SPREADS * spread_ms)
     return name, point, memory_gib
+
+
+def _time_ms(path: FilePath, line: int, row: CsvRow, columns: Mapping[str, str], field: str) -> float:
+    """The time in the column of a field, in ms."""
+    stated = next((name for name, meant in OTHER_UNITS.items() if meant == field and name in columns), columns[field])
+    return number(path, line, row, columns[field]) * unit_ms(stated)
 
 
 class Csv(Source):
@@ -251,7 +260,7 @@ class Csv(Source):
     gpu: str = local(..., "TYPE", "measured on")
     model: str | None = local(None, "NAME", "what was measured, where no column does (default: FILE's name)")
     profile: str = local(WHOLE, "P", "MIG profile, where no column says so")
-    columns: str = local("", "FIELD=COLUMN,...", f"names of the columns of {', '.join(FIELDS)}")
+    columns: str = local("", "FIELD=COLUMN,...", f"names of the columns of {', '.join(FIELDS)}; also latency_us, _s")
     measured_only: Flag = local(False, None, "do not plan batches between the measured ones")
     complete: Flag = local(
         False, None, "add what was not measured, at the upper end of an interval: a network fitted to 3 points per "

@@ -58,6 +58,14 @@ def test_every_wrong_row_is_told(tmp_path):
     assert [line.split(":")[1] for line in refused.value.lines] == ["3", "4", "5"]
 
 
+@pytest.mark.parametrize(("named", "factor"), [("latency_us=L", 1000), ("latency_s=L", 0.001), ("latency_ms=L", 1)])
+def test_a_field_may_name_the_unit_of_its_column(tmp_path, named, factor):
+    path = tmp_path / "own.csv"
+    path.write_text(f"batch,L,D\n1,{5 * factor},{0.5 * factor}\n")
+    columns = parse_columns(f"{named},{named.replace('latency', 'spread')[:-1]}D")
+    assert import_csv(path, GPU, "mine", columns).models["mine"].points[0].latency_ms == pytest.approx(5 + 2 * 0.5)
+
+
 @pytest.mark.parametrize(("given_columns", "words"), [
     ("bach=B", "did you mean 'batch'?"), ("batch", "FIELD=COLUMN"), ("batch=B,latency_ms=mss", "is missing"),
     ("batch=B,latency_ms=ms,profile=slice", "'slice' is missing"),
