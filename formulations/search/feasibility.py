@@ -60,10 +60,12 @@ def _explain(instance: Instance, workload: Workload) -> str:
     if math.isinf(latency):
         return runs_nowhere(instance, workload)
     enough = latency / instance.policy.part_of_slo
+    in_ms = 1000 * workload.slo_ms
+    seconds = f" ({workload.slo_ms:g} s are slo_ms {in_ms:g})" if in_ms >= enough else ""
     return (
         f"workload {workload.name}: no slice meets slo_ms {workload.slo_ms:g} (batch latency at most "
         f"{instance.budget_ms(workload):.4g} ms; the fastest takes {latency:.4g} ms); "
-        f"slo_ms {_rounded_up(enough)} or more would work"
+        f"slo_ms {_rounded_up(enough)} or more would work{seconds}"
     )
 
 

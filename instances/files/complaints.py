@@ -88,6 +88,8 @@ def complaint(problem: ErrorDetails, kind: Any) -> str:
         text += "; nothing stands behind the field: fill it in, or leave the field out"
     elif what in REMEDIES:
         text += f"; {REMEDIES[what]}"
+    elif meant := _in_percent(problem):
+        text += f"; did you mean {meant:.6g}?"
     return text + (_shape(problem, kind) if SHAPES.get(what) == FIELDS else _meant(problem, kind))
 
 
@@ -115,6 +117,17 @@ def _message(problem: ErrorDetails) -> str:
         return f"should have at least {context['min_length']} entr{'y' if context['min_length'] == 1 else 'ies'}"
     message = problem["msg"].removeprefix("Value error, ").replace("Input should", "should")
     return (WORDS | SHAPES).get(what, message)
+
+
+def _in_percent(problem: ErrorDetails) -> float:
+    """What may be meant by a part in place of a percentage, or by a percentage in place of a part; 0 if neither."""
+    value, limits = problem["input"], problem.get("ctx", {})
+    if not isinstance(value, int | float):
+        return 0.0
+    if "ge" in limits and value < 1 < limits["ge"] <= 100 * value:
+        return 100.0 * value
+    is_part = limits.get("le") == 1 or ("le" in limits and problem["loc"][-1] == "headroom")
+    return value / 100 if is_part and value <= 100 else 0.0
 
 
 def _meant(problem: ErrorDetails, kind: Any) -> str:

@@ -459,6 +459,7 @@ def test_one_line_and_exit_2(made, words, at, capsys):
 ONE = [A100 | {"count": 1}]
 UNMET = {
     "slo_too_short": (instance("workloads.0.slo_ms", 0.5), "workload a: no slice meets slo_ms 0.5"),
+    "slo_in_seconds": (instance("workloads.0.slo_ms", 0.5), "or more would work (0.5 s are slo_ms 500)"),
     "slo_tiny": (instance("workloads.0.slo_ms", 1e-300), "or more would work"),
     "fleet_too_small": (two("fleet", ONE, "workloads.0.rate_rps", 1e5), "of what is asked would fit"),
     "fleet_of_none": (fleet(A100 | {"count": 0}), "the fleet has too few GPUs"),
