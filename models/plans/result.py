@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SloMet:
-    """An SLO and the latency in a replay: ``met_ms`` is the percentile of the latency in the worst replication.
+    """An SLO and the latency in a replay: ``met_ms`` is the percentile of the latency in the worst replication,
+    ``late`` the part of all requests that were late over all replications.
 
     ``met_ms`` is None if so many requests were not answered that the percentile does not exist. ``name`` is the name of
     a workload or workflow; for language models it also tells which tokens are timed.
@@ -27,6 +28,12 @@ class SloMet:
     percentile: float
     limit_ms: float
     met_ms: float | None
+    late: float
+
+    @property
+    def held(self) -> bool:
+        """Whether no more requests were late over all replications than the percentile allows."""
+        return self.late <= 1 - self.percentile / 100 + DUST
 
     @property
     def margin(self) -> float | None:

@@ -12,7 +12,7 @@ from provision.draw.words import number, plural, printable, ranges
 from provision.models.base.known import known
 from provision.models.plans.plan import Plan
 from provision.models.plans.report import Report
-from provision.models.plans.result import Result, relative_gap
+from provision.models.plans.result import Replay, Result, relative_gap
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.objective import (
     HOURS_PER_MONTH,
@@ -31,7 +31,8 @@ class SloLine(NamedTuple):
     """An SLO in the list: the workload's ``name``, ``what`` is limited to ``limit_ms``, and the value ``met_ms`` that
     is reached, in milliseconds (None if it does not exist, since requests were dropped).
 
-    ``by_chance`` tells that the limit is kept over all replays, though the worst replay may miss it.
+    ``by_chance`` tells that the replays do not refute the limit, though the worst of them may miss it; ``held`` that it
+    is kept over all of them.
     """
 
     name: str
@@ -39,6 +40,7 @@ class SloLine(NamedTuple):
     limit_ms: float
     met_ms: float | None
     by_chance: bool = False
+    held: bool = True
 
     @property
     def kept(self) -> bool:
@@ -106,10 +108,23 @@ def problems(result: Result) -> Iterator[str]:
         yield f"Does not hold: {count}, the first: {first} (provision verify lists them)"
     if result.replay is not None and result.replay.late:
         yield f"Late in the replay: {', '.join(result.replay.late)}"
-    if result.replay is not None and result.replay.by_chance:
-        chances = ", ".join(f"{name} {chance:.0%}" for name, chance in result.replay.by_chance.items())
-        yield f"In time in the long run, late by chance in this part of all minutes: {chances}"
+    if result.replay is not None:
+        yield from _by_chance(result.replay)
     yield from (f"Note: {note}" for note in result.notes)
+
+
+def _by_chance(replay: Replay) -> Iterator[str]:
+    """Yield lines on SLOs that replays do not refute: those that single minutes may miss, and those of which the
+    replays say too little.
+    """
+    open_ = {one.name: one for one in replay.slos if not one.held and one.name not in replay.late}
+    chances = ", ".join(f"{name} {chance:.0%}" for name, chance in replay.by_chance.items() if name not in open_)
+    if chances:
+        yield f"Held over all replays together; single minutes are late by chance: {chances}"
+    for one in open_.values():
+        yield (f"Not decided: over all replays together {one.late:.2%} of the requests of {one.name} are late, "
+               f"{1 - one.percentile / 100:.2%} allowed. By the rule it holds, and so few replays do not refute that; "
+               "a longer --time-limit replays more")
 
 
 def nodes(plan: Plan) -> Iterator[str]:
@@ -135,7 +150,8 @@ def slos_of(instance: Instance, result: Result) -> list[SloLine]:
     """A line for every SLO, with the value reached in the replay; without a replay, with the predicted value."""
     if result.replay is not None:
         late = result.replay.late
-        return [SloLine(one.name, f"P{one.percentile:g} replayed", one.limit_ms, one.met_ms, one.name not in late)
+        return [SloLine(one.name, f"P{one.percentile:g} replayed", one.limit_ms, one.met_ms, one.name not in late,
+                        one.held)
                 for one in result.replay.slos]
     return list(_predicted(instance, result.report)) if result.report else []
 
@@ -160,7 +176,8 @@ def _predicted(instance: Instance, report: Report) -> Iterator[SloLine]:
 
 
 def slo_table(lines: Iterable[SloLine]) -> Table:
-    """A table of the SLOs, tightest first, each with a mark (kept, by chance, missed)."""
+    """A table of the SLOs, tightest first, each with a mark (kept, held but not in every replay, not decided, missed).
+    """
     ordered = sorted(lines, key=lambda one: -one.part)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
@@ -168,7 +185,8 @@ def slo_table(lines: Iterable[SloLine]) -> Table:
     for _ in range(2):
         table.add_column(no_wrap=True)
     for one in ordered[:MOST_LINES]:
-        mark, style = ("✓", KEPT) if one.kept else ("~", BY_CHANCE) if one.by_chance else ("✗", MISSED)
+        mark, style = (("✓", KEPT) if one.kept else ("✗", MISSED) if not one.by_chance else
+                       ("~" if one.held else "?", BY_CHANCE))
         met = "no answer" if one.met_ms is None else f"{one.what} {number(one.met_ms)} of {number(one.limit_ms)} ms"
         table.add_row(Text(mark, style), Text(printable(one.name)), met, Text(_margin(one), style))
     if len(ordered) > MOST_LINES:
@@ -181,4 +199,5 @@ def _margin(one: SloLine) -> str:
         return "all dropped"
     if one.kept:
         return ""
-    return f"{one.part - 1:.1%} over" + (" in the worst replay, not over all" if one.by_chance else "")
+    told = ", held over all" if one.held else ", not decided"
+    return f"{one.part - 1:.1%} over" + (f" in the worst replay{told}" if one.by_chance else "")

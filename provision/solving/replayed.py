@@ -171,7 +171,8 @@ def _slos(instance: Instance, reports: list[SimulationReport]) -> Iterator[SloMe
     for times in _timed(reports):
         worst = max(times, key=lambda one: one.over_slo)
         if worst.workload not in answers and worst.offered_rps:
-            yield SloMet(worst.workload, worst.percentile, worst.slo_ms, worst.at_slo.mean_ms)
+            yield SloMet(worst.workload, worst.percentile, worst.slo_ms, worst.at_slo.mean_ms,
+                         float(_late_parts(times).mean()))
 
 
 def replayed(instance: Instance, plan: Plan, seed: int) -> Replay | None:
