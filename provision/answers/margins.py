@@ -44,6 +44,9 @@ ERRORS = 2.0
 """The standard errors by which the ends of a replayed percentile's band are widened."""
 LONGER, MORE = 0.05, 0.1
 """The increases of service times and of rates, as fractions, for which one line tells how many SLOs break."""
+WAITING = (" Not load limits it: its batches wait for requests until only their predicted time is left of the SLO; "
+           "policy.safety 0.9 keeps a tenth back.")
+"""What is said of a workload that hardly bears longer service times, though it bears much more traffic."""
 FEW = 8
 """The number of workloads that are printed; the workloads closest to their SLOs come first."""
 
@@ -168,8 +171,16 @@ def weakest(margins: list[Margin]) -> str | None:
         return None
     first = min(known, key=lambda name: min(known[name]))
     at = " or ".join(f"{_beyond(factor)} {what}" for factor, what in known[first])
-    by = " by replays" if any(one.estimated for one in margins if one.workload == first) else ""
-    return f"The weakest workload is {first}: it breaks at {at}{by}."
+    one = next(one for one in margins if one.workload == first)
+    by = " by replays" if one.estimated else ""
+    return f"The weakest workload is {first}: it breaks at {at}{by}.{WAITING if _waits(one) else ''}"
+
+
+def _waits(one: Margin) -> bool:
+    """Whether longer service times break a workload much sooner than more traffic does, so that no queue is the cause.
+    """
+    return (one.estimated and one.service is not None and one.rate is not None
+            and one.service - 1 < min(LONGER + MORE, (one.rate - 1) / 2))
 
 
 def lines(margins: list[Margin]) -> Iterator[str]:
