@@ -22,6 +22,9 @@ MAP_FROM, ACROSS = 40, 80
 """The number of GPUs above which a map of all of them is drawn first, and how many of its cells stand side by side."""
 TAIL = 3
 """The number of characters at the end of a name that are kept when the name is shortened."""
+READING = ("Each row is a GPU, or several that look alike, its memory from left to right. Each coloured box is a slice "
+           "with the workload that it serves; grey hatching is idle.")
+"""How to read the drawing of the GPUs."""
 MOST_RANGES = 60
 """The most ranges of GPUs that the mouse over a label shows."""
 
@@ -59,9 +62,9 @@ def plan_parts(drawing: Drawing, report: Report | None = None) -> list[str]:
         _verdict(report) if report else "",
         _notes(drawing.problems),
         _map(drawing) if drawing.plan.gpu_count > MAP_FROM else "",
+        f"<p>{READING} In a box: {drawing.key}.</p>" if drawing.rows else "",
         f'<div class="gpus">{"".join(_gpu(row, drawing.styles) for row in drawing.shown)}</div>',
         "".join(f"<p>{text(note)}</p>" for note in drawing.notes),
-        f"<p>grey hatching: idle · {drawing.key}</p>" if drawing.rows else "",
         _table(drawing, report) if drawing.workloads else "",
     ]
 
@@ -190,7 +193,7 @@ def _table(drawing: Drawing, report: Report | None) -> str:
     if not drawing.overview and (promised := _tails_ms(report)):
         columns = columns | {"P99 promised, of limit": partial(_p99, promised)}
     if drawing.standing and drawing.standing.p99_over_slo:
-        columns = columns | {"P99 of SLO": partial(_p99, drawing.standing.p99_over_slo)}
+        columns = columns | {"P99 replayed, of SLO": partial(_p99, drawing.standing.p99_over_slo)}
     head = "".join(f"<th>{title}</th>" for title in columns)
     rows = (
         "<tr>" + "".join(_cell(title, value(one)) for title, value in columns.items()) + "</tr>"

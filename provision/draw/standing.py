@@ -90,7 +90,7 @@ def standing_of(instance: Instance, result: Result, replay: SimulationReport | N
     """The Standing of a result with a plan, and of its replay."""
     found = "" if result.plan is None or result.plan.method in ("", result.method) else result.plan.method
     return Standing(
-        f"{result.method}, found by {found}" if found else result.method,
+        f"{result.method} (its step {found})" if found else result.method,
         objective_of(instance).unit,
         result.objective,
         result.bound,

@@ -60,16 +60,15 @@ class Drawing:
 
     @property
     def title(self) -> str:
-        """The title: instance and method, with the step of the method that found the plan if it is known."""
-        method = self.standing.method if self.standing else self.plan.method
-        return printable(" · ".join(filter(None, (self.plan.instance, method))))
+        """The title, which names the instance."""
+        return printable(f"Plan for {self.plan.instance}")
 
     @property
     def key(self) -> str:
         """The meaning of the abbreviations in the boxes."""
         shared = any(replica.sm_share < 1 for *_, replica in self.plan.replicas())
         parts = ["b batch size", "p processes", *(["SM% share of the SMs under MPS"] if shared else [])]
-        parts += ["load% rate over predicted throughput, as the bar"] if self.told else []
+        parts += ["load% rate over predicted throughput (the bar)"] if self.told else []
         return " · ".join([*parts, "/s requests per second"])
 
     @property
@@ -88,9 +87,10 @@ class Drawing:
 
     @property
     def summary(self) -> str:
-        """The numbers of GPUs, idle memory slots and idle compute slices, and the cost, in words. An overview also
-        counts the workloads.
+        """The numbers of GPUs, idle memory slots and idle compute slices, the cost, and the method, with its step that
+        found the plan if that is known, in words. An overview also counts the workloads.
         """
+        method = self.standing.method if self.standing else self.plan.method
         slots = sum(row.count * row.slots for row in self.rows)
         idle = sum(row.count * row.idle_slots for row in self.rows)
         compute = sum(row.count * row.idle_compute for row in self.rows)
@@ -98,6 +98,7 @@ class Drawing:
         parts += [plural(len({one.workload for *_, one in self.plan.replicas()}), "workload")] if self.overview else []
         parts += [f"{idle:,} of {plural(slots, 'memory slot')} idle"] if slots else []
         parts += [f"{plural(compute, 'compute slice')} idle"] if compute else []
+        parts += [printable(f"method {method}")] if method else []
         return " · ".join(filter(None, parts))
 
     @property

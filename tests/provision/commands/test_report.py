@@ -34,7 +34,7 @@ def test_one_page_has_everything_and_refers_to_nothing(tmp_path, capsys):
     page = out.read_text()
     for part in ("Proven: no plan costs less.", "Other methods", "How the search went", "What if", "Replayed",
                  "As it is:", "With 1.2 times the traffic", "igniter: method igniter cannot plan", "slices_destroyed",
-                 "P99 of SLO"):
+                 "P99 replayed, of SLO"):
         assert part in page, part
     assert page.count("<svg") == 3 and page.count("<!doctype html>") == 1
     assert not re.search(r"""(src|href)=["'](?!#)""", page.replace("xlink:href", "href"))
@@ -78,11 +78,13 @@ def test_show_cannot_prove_without_an_instance(plan, tmp_path, capsys):
     assert "name its file before the plan" in capsys.readouterr().err
 
 
-def test_titles_name_auto_and_the_step(tmp_path, capsys):
+def test_drawings_tell_how_to_read_them(tmp_path, capsys):
     html = tmp_path / "plan.html"
     assert main(["solve", "parvagpu-s1", "--time-limit", "5", "--html", str(html), "--no-replay"]) == 0
-    assert "parvagpu-s1 · auto, found by" in capsys.readouterr().out
-    assert "parvagpu-s1 · auto, found by" in html.read_text()
+    page = html.read_text()
+    for told in (capsys.readouterr().out, page):
+        assert "Plan for parvagpu-s1" in told and " · method auto (its step " in told
+    assert page.index("Each row is a GPU") < page.index('class="gpus"') and "<title>Plan for parvagpu-s1" in page
 
 
 def test_compare_takes_plans_from_files_and_refused_methods_one_line(plan, capsys):

@@ -179,7 +179,7 @@ def test_idle_slots_and_compute_are_counted_for_all_gpus():
     drawing = Drawing(plan(*[gpu(piece("3g.40gb", 0), piece("3g.40gb", 4))] * 2, gpu(piece("1g.10gb", 2))))
     assert [(row.count, row.idle_slots, row.idle_compute) for row in drawing.rows] == [(2, 0, 1), (1, 7, 6)]
     assert drawing.rows[1].idle == ((0, 2), (3, 5))
-    assert drawing.summary == "3 GPUs · 7 of 24 memory slots idle · 8 compute slices idle"
+    assert drawing.summary == "3 GPUs · 7 of 24 memory slots idle · 8 compute slices idle · method hand"
 
 
 def test_alike_gpus_are_drawn_once_whatever_their_rates():
@@ -362,13 +362,13 @@ def test_every_box_names_its_share_of_the_sms(tmp_path):
 
 def test_pictures_and_pages_name_load_proof_and_p99(instance, tmp_path):
     drawn = plan(gpu(piece("1g.10gb")))
-    standing = Standing("auto, found by greedy", "GPUs", 1.0, 1.0, True, {"bert": 1.5}, 30.0)
+    standing = Standing("auto (its step greedy)", "GPUs", 1.0, 1.0, True, {"bert": 1.5}, 30.0)
     assert standing.lines == [
         "Proven: no plan takes fewer than 1 GPUs.",
         "Replayed for 30 s of arrivals: 1 of 1 workloads miss their SLO, the worst P99 is 150% of its SLO.",
     ]
     page = render_page(drawn, instance, standing=standing)
-    assert "auto, found by greedy" in page and "load 50%" in page and 'class="p99 late"' in page
+    assert "method auto (its step greedy)" in page and "load 50%" in page and 'class="p99 late"' in page
     draw_picture(drawn, tmp_path / "plan.svg", instance, standing=standing)
     assert (tmp_path / "plan.svg").stat().st_size > 1000
     rehearsed = Replay(20.0, 3, 0, "bert", 99.0, 1.0004, ("bert",))
