@@ -42,9 +42,9 @@ REPLAYS, SURE, MOST_TOTAL = 8, 4.0, 1e6
 ROUTINGS = ("random", "random", "round_robin", "least_loaded")
 TRUE, FALSE, OPEN = "true", "false", "undecided"
 COLUMNS = ("sentence", "told", "false", "undecided")
-CARRY = re.compile(r"(?:These \d+ GPUs carry|This GPU carries) at least (\d+)% more")
-FULLEST = re.compile(r"Fullest replica: (\S+) on GPU (\d+): (\S+) of at most (\S+) requests/s")
-FURTHER = re.compile(r"One more (\S+?)(?: with(?:out)? MIG)? carries at least (\d+)% more")
+CARRY = re.compile(r"Planned anew, (?:these \d+ GPUs carry|this GPU carries) at least (\d+)% more")
+FULLEST = re.compile(r"Fullest replica: (\S+) on GPU (\d+) gets (\S+) of the (\S+) requests/s")
+FURTHER = re.compile(r"With one more (\S+?)(?: with(?:out)? MIG)? they carry at least (\d+)% more")
 
 
 class Asked(NamedTuple):

@@ -151,8 +151,8 @@ def limits_of(instance: Instance, plan: Plan, workload: str | None = None) -> It
         yield _tightest(instance, max(timed, key=lambda one: _taken_ms(one) / one.budget_ms))
     carried = [_carried_rps(instance, plan, one) for one in found]
     full, most = max(zip(found, carried, strict=True), key=lambda pair: pair[0].rate_rps / pair[1])
-    yield (f"Fullest replica: {full.workload} on GPU {full.gpu}: {number(full.rate_rps)} of at most "
-           f"{number(most)} requests/s within its SLO ({full.rate_rps / most:.0%}).")
+    yield (f"Fullest replica: {full.workload} on GPU {full.gpu} gets {number(full.rate_rps)} of the {number(most)} "
+           f"requests/s that it carries within its SLO ({full.rate_rps / most:.0%}).")
 
 
 def _carried_rps(instance: Instance, plan: Plan, one: ReplicaPrediction) -> float:
@@ -193,10 +193,10 @@ def _longer(instance: Instance, plan: Plan, workload: str | None, time_limit_s: 
         return
     if found.objective is not None and objective_of(instance).better(found.objective, now):
         gain = f"{abs(found.objective - now):,.4g} {unit_in_words(objective_of(instance).unit)}"
-        yield f"{more} for {whose}: {gain} less, {abs(found.objective / now - 1):.0%}."
+        yield f"{more} for {whose} saves {gain}, {abs(found.objective / now - 1):.0%}."
     else:
         proven = "proven" if found.status == "optimal" else "as far as was searched"
-        yield f"{more} for {whose}: nothing ({proven})."
+        yield f"{more} for {whose} saves nothing ({proven})."
 
 
 def _growth(instance: Instance, plan: Plan, time_limit_s: float) -> Iterator[str]:
@@ -212,13 +212,13 @@ def _growth(instance: Instance, plan: Plan, time_limit_s: float) -> Iterator[str
     more = [kind for kind in there if held[kind] < _most_of(instance, kind)]
     same = _most_growth(instance, there, held, time_limit_s / (1 + len(more)))
     now = plan.gpu_count
-    carry = "This GPU carries" if now == 1 else f"These {now} GPUs carry"
-    yield f"{carry} at least {at_least(same)} more traffic of all workloads." if same > 0 else (
+    carry = "this GPU carries" if now == 1 else f"these {now} GPUs carry"
+    yield f"Planned anew, {carry} at least {at_least(same)} more traffic of every workload." if same > 0 else (
         "A quick search finds no room for more traffic on these GPUs.")
     for kind in more:
         grown = _most_growth(instance, there, held + Counter([kind]), time_limit_s / (1 + len(more)))
         mode = "" if sum(gpu == kind[0] for gpu, _ in there) == 1 else f" {'with' if kind[1] else 'without'} MIG"
-        yield f"One more {kind[0]}{mode} carries at least {at_least(max(grown, same))} more than now."
+        yield f"With one more {kind[0]}{mode} they carry at least {at_least(max(grown, same))} more than now."
 
 
 Kind = tuple[str, bool]

@@ -147,7 +147,7 @@ def _beside(value: float, plan: float | None) -> str:
     if not plan:
         return ""
     if 1 / COSTLIER <= value / plan <= COSTLIER:
-        return ", as this plan"
+        return ", the same as this plan"
     return f", {value / plan - 1:+.0%} beside this plan"
 
 

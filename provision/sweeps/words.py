@@ -130,12 +130,16 @@ def changes(name: str, found: Sequence[Breakpoint], values: Sequence[float]) -> 
         return [f"At every {name} that was tried, from {min(values):g} to {max(values):g}, the best plan has the same "
                 "GPUs; a wider range may have changes."]
     lines = [
-        f"From {_place(name, one.above)} up: {counts(one.after)} instead of {counts(one.before)} "
-        f"(changes between {one.below:.7g} and {one.above:.7g})."
+        f"From {_place(name, one.above)} up{_wide(one)}: {counts(one.after)} instead of {counts(one.before)}."
         for one in found[:MOST_BREAKPOINTS]
     ]
     more = len(found) - MOST_BREAKPOINTS
     return [*lines, f"And {more} more changes."] if more > 0 else lines
+
+
+def _wide(one: Breakpoint) -> str:
+    """Where a change may come earlier, if what is known of it is wide."""
+    return "" if one.above - one.below < FINE else f", or from somewhere above {one.below:.7g}"
 
 
 def _place(name: str, value: float) -> str:

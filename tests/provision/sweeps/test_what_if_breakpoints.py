@@ -86,6 +86,13 @@ def test_the_next_gpu_is_sought_from_what_is(factors):
         "The next GPU is due at +10 % traffic."
 
 
+def test_a_change_is_told_once_and_its_place_as_far_as_it_is_known():
+    sure, wide = (Breakpoint(below, 1.1, {"a": 1}, {"a": 2}) for below in (1.0999999, 1.05))
+    assert words.changes("rate", [sure, wide], [1.0, 1.2]) == [
+        "From rate 1.1 (10 % more traffic) up: 2 a instead of 1 a.",
+        "From rate 1.1 (10 % more traffic) up, or from somewhere above 1.05: 2 a instead of 1 a."]
+
+
 def test_a_plan_of_fewer_gpus_may_need_one_that_is_not_there():
     """Four GPUs in place of seven, but one of them is new; the cost tells more than the number."""
     def told(plan, cost):
