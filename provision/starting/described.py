@@ -52,9 +52,10 @@ def instance_described(options: Described) -> tuple[Instance, list[str]]:
         raise InputError(f"--gpus {options.gpus}: name at least one GPU type, such as h100")
     for gpu in gpus:
         asked = asked_of(options, gpu)
-        found = composed_performance(asked, degrees_of(options, asked), limits_of(options), options.slices)
-        files.append(found.data)
-        lines += [*found.told, *found.notes]
+        for degree in degrees_of(options, asked):  # each is a node of its own, so that none is paid for in part
+            found = composed_performance(asked, [degree], limits_of(options), options.slices)
+            files.append(found.data)
+            lines += [*found.told, *found.notes]
     tokens = {"input": {"mean": float(known(options.isl))}, "output": {"mean": float(known(options.osl))}}
     with refused("solve"):
         instance = Instance(

@@ -60,14 +60,14 @@ class Composed(NamedTuple):
     notes: tuple[str, ...]
 
 
-def fewest_gpus(asked: Asked) -> int:
-    """Return the least number of GPUs that hold a decoder and FEWEST_TOKENS of KV cache. Raises InputError if there are
-    no operator times for what is asked, or not even the largest node holds the decoder.
+def holding(asked: Asked) -> list[int]:
+    """Return the numbers of GPUs that hold a decoder and FEWEST_TOKENS of KV cache, the least first. Raises InputError
+    if there are no operator times for what is asked, or not even the largest node holds the decoder.
     """
     check(asked.on(1))
-    for gpus in (1, *SIZES):
-        if asked.decoder.heads % gpus == 0 and asked.on(gpus).kv_tokens >= FEWEST_TOKENS:
-            return gpus
+    if found := [gpus for gpus in (1, *SIZES)
+                 if asked.decoder.heads % gpus == 0 and asked.on(gpus).kv_tokens >= FEWEST_TOKENS]:
+        return found
     raise InputError(f"--model {asked.name}: its weights take {asked.on(1).weight_bytes / 2**30:.0f} GiB, more than "
                      f"{max(SIZES)} {asked.gpu} hold; take a lower --precision or a larger GPU")
 
@@ -91,7 +91,7 @@ def composed_performance(asked: Asked, degrees: Sequence[int], limits: EngineLim
         what = f"--slices {','.join(profiles)}" if profiles else f"--tp {','.join(map(str, degrees))}"
         size_gib = asked.on(1).weight_bytes / 2**30
         raise InputError(f"{what}: {asked.name} takes {size_gib:.0f} GiB of weights in {asked.precision}, which leaves "
-                         f"no room for KV cache; give {'larger ones' if profiles else f'{fewest_gpus(asked)} or more'}")
+                         f"no room for KV cache; give {'larger ones' if profiles else f'{holding(asked)[0]} or more'}")
     slices, told = {}, []
     beyond = _beyond(asked.decoder)
     if profiles:

@@ -36,7 +36,7 @@ class Composed(Record):
     model: str | None = local(None, "NAME", "llama-3.1-8b, ...; see `provision import operators --help`")
     config: str | None = local(None, "F", "the model's config.json, where its dimensions do not ship")
     tp: tuple[Annotated[int, Field(ge=1, le=max(SIZES))], ...] = local(
-        (), "N,...", "GPUs of a replica; of several plans choose (default: the fewest that hold it)")
+        (), "N,...", "GPUs of a replica; of several plans choose (default: what holds it; import: fewest)")
     slices: tuple[str, ...] = local((), "P,...", "MIG profiles in place of --tp: each has its part of a GPU")
     precision: str = local("bfloat16", "P", "bfloat16 (default), fp8, fp8_block, nvfp4; of experts mxfp4, mxfp4_mxfp8, "
                                             "int4")
@@ -59,7 +59,8 @@ class Operators(Composed, Source):
         from provision.instances.importers.tokens.composed import composed_performance
 
         asked = asked_of(self, self.gpu)
-        found = composed_performance(asked, degrees_of(self, asked), limits_of(self), self.slices)
+        degrees = degrees_of(self, asked)
+        found = composed_performance(asked, degrees if self.tp else degrees[:1], limits_of(self), self.slices)
         return Imported(found.data, found.told, found.notes)
 
 
@@ -90,10 +91,10 @@ def limits_of(options: Composed) -> EngineLimits:
 
 
 def degrees_of(options: Composed, asked: Asked) -> list[int]:
-    """Return the numbers of GPUs of a replica in the options; by default the least number that holds the decoder.
+    """Return the numbers of GPUs of a replica in the options; by default all that hold the decoder, the least first.
     Raises InputError if no group of GPUs has such a number.
     """
-    from provision.instances.importers.tokens.composed import fewest_gpus
+    from provision.instances.importers.tokens.composed import holding
 
     if options.slices:
         wrong = [one for one in options.slices if one not in (WHOLE, *gpu_type(asked.gpu).profiles)]
@@ -101,7 +102,7 @@ def degrees_of(options: Composed, asked: Asked) -> list[int]:
             raise InputError(f"--slices {','.join(options.slices)}: " + (
                 no_profile(asked.gpu, wrong[0]) if wrong else "a replica on a slice has one GPU; leave --tp out"))
         return [1]
-    degrees = list(options.tp) or [fewest_gpus(asked)]
+    degrees = list(options.tp) or holding(asked)
     if not set(degrees) <= {1, *SIZES} or len(set(degrees)) < len(degrees):
         raise InputError(f"--tp {','.join(map(str, degrees))}: give 1, 2, 4 or 8, each once, with commas between")
     return degrees

@@ -7,13 +7,16 @@ import pytest
 import yaml
 from operator_tables import write_tables
 
+import provision
 from provision.cli import main
 from provision.models.base.errors import InputError
 from provision.models.fitting.tokens import TYPICAL
+from provision.models.hardware.gpu import gpus_in
 from provision.models.performance.operators.compose import Iterations, Served, iteration_ms
 from provision.models.performance.operators.decoder import decoder_of, shipped_decoder, shipped_decoders, shipped_name
 from provision.models.performance.operators.servers import operator_gpu, shipped_operators, shipped_servers
 from provision.models.performance.tokens.data import TokenModels
+from provision.starting.described import Described, instance_described
 
 LLAMA = {
     "num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
@@ -164,6 +167,19 @@ def test_careless_options_of_a_first_plan_are_refused(options, message, capsys):
     given = ["--model", "llama-3.1-8b", "--rate", "20", "--isl", "512", "--osl", "64", "--ttft", "500", "--tpot", "60"]
     assert main(["solve", *given, *options]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_one_command_chooses_the_number_of_gpus_per_replica():
+    """Where one GPU holds the weights and a request, and two or more serve many."""
+    asked = Described(model="llama-3.1-70b", precision="fp8", rate=20, isl=2000, osl=300, ttft=1500, tpot=50,
+                      gpus="h100")
+    instance, _ = instance_described(asked)
+    assert [one.gpu for one in instance.fleet] == ["h100-80gb", "2xh100-80gb", "4xh100-80gb", "8xh100-80gb"]
+    asked = asked.model_copy(update={"precision": "bfloat16", "gpus": "h100,h200"})
+    assert [one.gpu for one in instance_described(asked)[0].fleet][:4] == [
+        "2xh100-80gb", "4xh100-80gb", "8xh100-80gb", "2xh200-141gb"]
+    found = provision.solve(instance, "greedy", 20, replay=False)
+    assert found.verified and gpus_in(gpu.gpu for gpu in found.plan.gpus) < 100
 
 
 def test_one_command_gives_a_plan_that_holds(tmp_path, capsys):

@@ -26,7 +26,7 @@ def test_the_top_is_by_cost_within_the_stated_limit():
 
 def test_pools_of_one_model(monkeypatch):
     monkeypatch.setattr(module, "FASTER", (1.0,))
-    options = Described(model="llama-3.1-8b", rate=20, isl=1024, osl=256, ttft=500, tpot=30, gpus="h100")
+    options = Described(model="llama-3.1-8b", rate=20, isl=1024, osl=256, ttft=500, tpot=30, gpus="h100", tp=(1,))
     instance, _ = instance_described(options)
     assert [one.name for one in disaggregated(instance).workloads] == ["llama-3.1-8b-prefill", "llama-3.1-8b-decode"]
     together, apart = configurations(instance, Deadline(60))
