@@ -215,14 +215,16 @@ def review(base: Instance, instance: Instance, before: Plan | None = None, after
     if first.plan is None:
         raise InputError(f"{base.name}: {first.reason or first.status}: nothing to compare with; give the plan that "
                          "runs (--before) or a longer --time-limit")
-    second = _changed(instance, first.plan, after, part_s)
+    same = base.digest == instance.digest
+    second = first if same and before is after is None else _changed(instance, first.plan, after, part_s)
     holds = verify(instance, first.plan)
     running = ("The plan before still holds." if holds.ok
                else f"The plan before no longer holds: {holds.violations[0].message}.")
     old = _side(base, first, end)
     if second.plan is None:
         return Review(second.status, second.reason, list(_fields(base, instance)), running, old, None)
-    new = _side(instance, second, end)
+    same = same and second.plan.gpus == first.plan.gpus
+    new = replace(old, result=replace(second, replay=first.replay)) if same else _side(instance, second, end)
     limits = [*_limits(old, new, max_cost_increase, min_headroom, max_disturbance)]
     return Review(second.status, _fault(second), list(_fields(base, instance)), running, old, new, limits)
 

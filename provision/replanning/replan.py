@@ -10,14 +10,15 @@ from provision.heuristics.parvagpu import changes
 from provision.models.base.clock import Stopwatch, end_if_asked
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.known import known
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.disturbance import Disturbance, disturbance, going_on
-from provision.models.plans.plan import Plan
+from provision.models.plans.plan import Plan, carried_rps
 from provision.models.plans.report import Report
 from provision.models.problem.instance import Instance
 from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
-from provision.replanning.around import replan_around, with_spares
+from provision.replanning.around import replan_around, with_rates, with_spares
 from provision.solving.memory import check_size
 from provision.solving.solve import check_time_limit, solve
 from provision.verification.capacity import capacity_rps
@@ -137,7 +138,7 @@ def replan(instance: Instance, plan: Plan, change_cost: float | None = None, all
     new = found.plan
     if new is None:
         return Replan(found.status, None, None, None, None, None, None, None, watch.elapsed_s)
-    new = with_spares(instance, plan, new)
+    new = _unmoved(instance, plan, with_spares(instance, plan, new), change_cost)
     return judged(instance, plan, new, found.status, found.bound, change_cost, watch)
 
 
@@ -167,6 +168,18 @@ def _either(instance: Instance, plan: Plan, change_cost: float, allow: str, limi
         return around._replace(bound=bound)
     best = min([around.plan, *_plans(exact.plan)], key=weighted)
     return Replanned("optimal" if objective_of(instance).proved(weighted(best), bound) else "feasible", bound, best)
+
+
+def _unmoved(instance: Instance, plan: Plan, new: Plan, change_cost: float) -> Plan:
+    """The plan that runs, with its shares of the traffic, if it holds and the new plan is no better; else the new one.
+    """
+    value, carried = objective_of(instance).value, carried_rps(plan.gpus)
+    if value(plan) > (value(new) + change_cost * disturbance(plan, new).moved) * (1 + TOLERANCE):
+        return new
+    grown = {one.name: instance.planned_rps(one) / carried[one.name] for one in instance.workloads if carried[one.name]}
+    factors = {name: factor for name, factor in grown.items() if abs(factor - 1) > TOLERANCE}
+    same = instance.plan_of(plan.method, [with_rates(gpu, factors) for gpu in plan.gpus])
+    return same if verify(instance, same).ok else new
 
 
 def _plans(plan: Plan | None) -> list[Plan]:

@@ -104,6 +104,20 @@ def test_the_base_is_planned_where_no_plan_is_given():
         provision.review(nothing, _instance(), time_limit_s=2)
 
 
+@pytest.mark.parametrize("given", [False, True])
+def test_where_nothing_changed_nothing_changes(given):
+    """Neither the plan nor what is told of it, though another division of the traffic would do too."""
+    shop = _instance(policy={"latency_budget": "queueing"}, workloads=[
+        {"name": "search", "model": "bert", "slo_ms": 500, "rate_rps": 120},
+        {"name": "tags", "model": "resnet50", "slo_ms": 100, "rate_rps": 3200, "min_replicas": 2}])
+    before = provision.solve(shop, "greedy", replay=False).plan if given else None
+    found = provision.review(shop, shop, before, time_limit_s=12)
+    assert found.after.plan.gpus == found.before.plan.gpus and found.changes.moved == 0
+    assert found.fields == []
+    for row in found.rows():
+        assert (row["met_ms"], row["headroom"]) == (row["met_ms_before"], row["headroom_before"])
+
+
 def test_the_verb_prints_text_json_and_markdown(plan, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     provision.write(_instance(), "base.yaml")

