@@ -44,8 +44,8 @@ ERRORS = 2.0
 """The standard errors by which the ends of a replayed percentile's band are widened."""
 LONGER, MORE = 0.05, 0.1
 """The increases of service times and of rates, as fractions, for which one line tells how many SLOs break."""
-WAITING = (" Not load limits it: its batches wait for requests until only their predicted time is left of the SLO; "
-           "policy.safety 0.9 keeps a tenth back.")
+WAITING = (" Waiting limits it, not load: its batches wait for requests until only their predicted time is left of "
+           "the SLO; policy.safety 0.9 keeps a tenth back.")
 """What is said of a workload that hardly bears longer service times, though it bears much more traffic."""
 FEW = 8
 """The number of workloads that are printed; the workloads closest to their SLOs come first."""
