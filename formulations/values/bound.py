@@ -120,20 +120,19 @@ class ValueBound:
         """The nodes with the present number of rates, and the program over patterns of one replica and known
         columns. The prices of a bound with fewer nodes or classes are taken over.
         """
-        many, numbers = SCHEDULE.value_levels[self.finer], range(len(self.kinds))
-        last = many == SCHEDULE.value_levels[-1]
-        steps = np.array([last and bool(self.single[self.kind == one].all()) for one in numbers])
+        fine, numbers = SCHEDULE.fineness[self.finer], range(len(self.kinds))
+        steps = np.array([fine.steps and bool(self.single[self.kind == one].all()) for one in numbers])
         rates = [np.concatenate([self.classes[at].rates_rps for at in np.flatnonzero(self.kind == one).tolist()])
                  for one in numbers]
         nodes = ValueNodes(self.kind, self.slos_ms, padded([
-            node_rates(rates_rps, max(float(rps), 1.0) * (1 + 2 * FORGIVEN), bool(step), many, SCHEDULE.lowest)
+            node_rates(rates_rps, max(float(rps), 1.0) * (1 + 2 * FORGIVEN), bool(step), fine.rates, SCHEDULE.lowest)
             for rates_rps, rps, step in zip(rates, self.most_rps, steps, strict=True)]), steps, SCHEDULE.slos)
         values = nodes.levels[nodes.of_node].ravel()
         if before is not None and before.center is not None:
             kinds = [before.kinds[key] for key in self.kinds]
             values = nodes.taken_over(before.nodes, before.center.nodes, kinds)
             self.center, self.best = before.center._replace(nodes=values), before.best
-        program = ValueProgram(self.problem, nodes, self.classes, values)
+        program = ValueProgram(self.problem, nodes, self.classes, values, fine.cells)
         for known in self.patterns:
             known.enter(program, np.flatnonzero(known.entered | (known.size == 1)))
         for at in range(len(self.problem.segments.slice_types)):
@@ -162,7 +161,7 @@ class ValueBound:
             more, self.next_s = self._prove(duals, self.nodes.of_classes(duals.nodes)), watch.elapsed_s
             self.priced_s = self.next_s - solved_s
             yield self.proof.bound
-            if not more or self.best > self.program.value * (1 - SCHEDULE.coarse):
+            if not more or self.best > self.program.value * (1 - SCHEDULE.fineness[self.finer].within):
                 unsettled = more and self.best < self.program.value * (1 - SCHEDULE.close)
                 more = self.finest and (self._refined() or unsettled)
         self.closed = self.closed or not more
@@ -183,8 +182,8 @@ class ValueBound:
         return duals
 
     def _refined(self) -> bool:
-        """Go on with more levels; return whether there are any."""
-        if self.finer + 1 == len(SCHEDULE.value_levels):
+        """Go on with a finer program; return whether there is one."""
+        if self.finer + 1 == len(SCHEDULE.fineness) or self.nodes.steps.all():
             return False
         self.finer += 1
         self.nodes, self.program = self._grid(self)

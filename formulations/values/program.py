@@ -58,6 +58,8 @@ class ValueProgram:
         The classes that the nodes are for.
     values
         (rows,) values of the nodes, at which the first replica sets are the cheapest.
+    cells
+        The most ranges of rates of similar workloads, a cell each.
 
     Attributes
     ----------
@@ -65,8 +67,9 @@ class ValueProgram:
         The value of the last solution, in multiples of the dearest GPU's price.
     """
 
-    def __init__(self, problem: Problem, nodes: ValueNodes, classes: Sequence[WorkloadClass], values: Floats) -> None:
-        self.nodes, self.rows, self.cells = nodes, nodes.shape[0] * nodes.shape[1], _cells(nodes, classes)
+    def __init__(self, problem: Problem, nodes: ValueNodes, classes: Sequence[WorkloadClass], values: Floats,
+                 cells: int) -> None:
+        self.nodes, self.rows, self.cells = nodes, nodes.shape[0] * nodes.shape[1], _cells(nodes, classes, cells)
         self.single = [bool(nodes.steps[nodes.kind[one.of_class]]) for one in self.cells]
         self.master = RestrictedMaster(problem, nodes=np.zeros(self.rows),
                                        demand=np.array([one.many for one in self.cells], float))
@@ -148,16 +151,16 @@ class ValueProgram:
         return many > 0
 
 
-def _cells(nodes: ValueNodes, classes: Sequence[WorkloadClass]) -> list[Cell]:
-    """The cells: each has half of the interval between two SLOs of nodes, and a range of rates, or one rate where each
-    workload has one replica.
+def _cells(nodes: ValueNodes, classes: Sequence[WorkloadClass], ranges: int) -> list[Cell]:
+    """The cells: each has half of the interval between two SLOs of nodes, and one of some ranges of rates, or one rate
+    where each workload has one replica.
     """
     found, near = list[Cell](), (2 * (nodes.lower + nodes.above)).astype(int)
     of_class = np.repeat(np.arange(len(classes)), [len(one.members) for one in classes])
     rates_rps = np.concatenate([one.rates_rps for one in classes])
     for kind in np.unique(nodes.kind):
         here = np.flatnonzero(nodes.kind[of_class] == kind)
-        most = len(here) if nodes.steps[kind] else SCHEDULE.cell_rates
+        most = len(here) if nodes.steps[kind] else ranges
         keys = near[of_class[here]] * most + bins(rates_rps[here], most)
         for key in np.unique(keys):
             chosen = here[keys == key]

@@ -17,6 +17,18 @@ class Size(NamedTuple):
     ranges: int
 
 
+class Fineness(NamedTuple):
+    """How fine the linear program of a bound is: the ``rates`` at which the values of a kind are free, and the ranges
+    of rates, ``cells``, in which workloads count with their mean. If ``steps``, kinds whose workloads have one replica
+    each are free at all rates. The next Fineness follows when the bound is ``within`` this part of the program's value.
+    """
+
+    rates: int
+    cells: int
+    steps: bool
+    within: float
+
+
 @dataclass(frozen=True)
 class ValueSchedule:
     """The numbers that steer the search.
@@ -60,12 +72,10 @@ class ValueSchedule:
         The most patterns that are added to the program at once.
     units
         The price of the dearest GPU in the whole-number units in which replica sets are priced.
-    slos, value_levels, cell_rates
-        The linear program of a bound: the SLOs at which values of the same models are free, the numbers of rates at
-        which they are, and the ranges of rates of workloads. Larger programs take longer. Each number of rates divides
-        the next, so that prices over few rates are prices over more.
-    coarse
-        The next number is taken when the bound is within this fraction of the linear program's value.
+    slos, fineness
+        The linear program of a bound: the SLOs at which values of the same models are free, and how fine it is, one
+        after the other. Larger programs take longer. Each number of rates divides the next, so that prices over few
+        rates are prices over more.
     set_rounds, slight
         How often replica sets are added before patterns are priced, and by which fraction they must be cheaper.
     columns, alone
@@ -101,11 +111,10 @@ class ValueSchedule:
     new: int = 2000
     units: int = 6000
     slos: int = 5
-    value_levels: tuple[int, ...] = (1, 7, 21)
-    coarse: float = 0.03
+    fineness: tuple[Fineness, ...] = (Fineness(1, 12, False, 0.03), Fineness(7, 12, False, 0.03),
+                                      Fineness(21, 12, True, 0.003), Fineness(63, 48, True, 0.0))
     far: float = 0.3
     over: float = 0.05
-    cell_rates: int = 12
     set_rounds: int = 4
     slight: float = 5e-4
     columns: int = 6000

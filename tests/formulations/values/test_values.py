@@ -112,7 +112,7 @@ def test_finer_nodes_keep_the_function(seed: int) -> None:
         levels = node_rates(np.array([most_rps]), most_rps, steps=False, many=many, lowest=0.08)
         return ValueNodes(kind, slos, levels[None], steps, 3)
 
-    rates_rps, numbers = draw.uniform(0, most_rps, 50), SCHEDULE.value_levels
+    rates_rps, numbers = draw.uniform(0, most_rps, 50), [one.rates for one in SCHEDULE.fineness]
     for few, more in itertools.pairwise(nodes(many) for many in numbers):
         value = np.cumsum(draw.exponential(1.0, few.shape) * draw.integers(0, 2, few.shape), axis=1)
         value[:, 0] = 0.0
@@ -159,7 +159,7 @@ def test_limited_workloads_are_left_to_greedy() -> None:
     limits = [{}, {"max_replicas": 1}, {"min_replicas": 2}, {"max_share_per_gpu": 0.5}]
     several = [one.model_copy(update=limits[at % 4]) for at, one in enumerate(instance.workloads)]
     limited = instance.replace(workloads=several)
-    found = solving.solve(limited, Search(4.0))
+    found = solving.solve(limited, Search(6.0))
     assert found.plan is not None and found.bound is not None and verify(limited, found.plan).ok
 
 
