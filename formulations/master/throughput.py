@@ -20,6 +20,7 @@ from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
 from provision.models.base.clock import Deadline
+from provision.models.base.tolerances import LOOSE
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Outcome, Progress, Search
@@ -89,6 +90,8 @@ class Filling:
             self._close(every)
             if every.impossible:
                 return Outcome("infeasible", "proved", reason=TOO_SMALL)
+        if self.fleet.bound < self.fleet.demand_rps.sum() * (1 - LOOSE):  # a plan carries all rates
+            return Outcome("infeasible", "proved", reason=TOO_SMALL)
         if not self.progress.proved:
             self._improve()
         return None

@@ -5,7 +5,9 @@ The verifier uses these functions. Methods search arrays of operating points ins
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
+from provision.models.base.identity import Identity
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.bands import Spot
 from provision.models.performance.catalogue import PerformanceFile
@@ -56,9 +58,15 @@ def throughput_rps(instance: Instance, plan: Plan) -> float:
     """The requests/s that all replicas of a plan together can serve; replicas that no data describes count as 0.
 
     Under a rule for random arrivals, and for language models, the rate of a replica is the highest rate at which it
-    keeps its SLO. Replicas that share a slice are taken as busy at the same time.
+    keeps its SLO. Replicas that share a slice are taken as busy at the same time. The last results are cached.
     """
-    instance = as_deployed(instance, plan)
+    return _throughput_rps(Identity(instance), Identity(plan))
+
+
+@lru_cache(maxsize=4)
+def _throughput_rps(of: Identity[Instance], planned: Identity[Plan]) -> float:
+    plan = planned.one
+    instance = as_deployed(of.one, plan)
     return math.fsum(
         counted_rps(instance, gpu.gpu, piece, replica, found)
         for gpu in plan.gpus for piece in gpu.slices if piece.replicas

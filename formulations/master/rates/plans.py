@@ -125,7 +125,10 @@ def full_plan(problem: Problem, partitions: list[Ints], patterns: list[Column], 
     rows = np.zeros((len(problem.instance.workloads) + len(patterns), len(problem.segments.slice_types)), int)
     rows[np.arange(len(patterns)) + len(problem.instance.workloads), [one.slice_type for one in patterns]] = 1
     first = dealt(problem, partitions, rows)
-    for layouts in [] if first is None else [first, _spread(problem, first, patterns, workloads)]:
+    if first is None:
+        return None
+    for spread in (False, True):
+        layouts = _spread(problem, first, patterns, workloads) if spread else first
         gpu_of = {index - len(problem.instance.workloads): at for at, layout in enumerate(layouts)
                   for _, index in layout.segments}
         places = [(at, place, gpu_of.get(at, 0)) for at, one in enumerate(patterns)
@@ -156,7 +159,10 @@ def _spread(problem: Problem, layouts: list[Layout], patterns: list[Column],
     on_gpu: defaultdict[tuple[int, int], float] = defaultdict(float)
     for at in sorted(range(len(patterns)), key=lambda at: min(often[one] for one in served[at])):
         gpus = free[patterns[at].slice_type]
-        gpu = min(gpus, key=lambda gpu: sum(on_gpu[one, gpu] for one in served[at]))
+        unused = (gpu for gpu in gpus if all((one, gpu) not in on_gpu for one in served[at]))
+        gpu = next(unused, -1)
+        if gpu < 0:
+            gpu = min(gpus, key=lambda gpu: sum(on_gpu[one, gpu] for one in served[at]))
         gpus.remove(gpu)
         segments[gpu].append((patterns[at].slice_type, first + at))
         for one, rps in zip(served[at], patterns[at].rps, strict=True):
