@@ -96,7 +96,8 @@ class WayOfSharing:
         at the rates of roles.
     settings
         Makes the ``Setting``s of a slice type (`provision.formulations.pricing.settings`), under which replicas are
-        added one by one. If it is None, slices are filled with patterns of ``oracle``.
+        added one by one; it gets a Problem, a Shareable and a Deadline. If it is None, slices are filled with patterns
+        of ``oracle``.
     """
 
     oracle: OracleFactory

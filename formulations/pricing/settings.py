@@ -19,6 +19,7 @@ import numpy as np
 from provision.formulations.pricing.oracle import Pattern, Running
 from provision.formulations.pricing.register import oracles_of, way_of
 from provision.formulations.search.problem import Group, Problem, Shareable
+from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import DUST
 from provision.models.problem.workload import LEAST_RPS
 
@@ -85,11 +86,13 @@ class Setting:
     running: Callable[[Pattern], list[Running] | None] | None = None
 
 
-def settings_of(problem: Problem) -> Iterator[tuple[int, Setting]]:
-    """Yield slice types that replicas may share, each with a setting; a slice type may have several settings."""
+def settings_of(problem: Problem, until: Deadline) -> Iterator[tuple[int, Setting]]:
+    """Yield slice types that replicas may share, each with a setting; a slice type may have several settings. Raises
+    TimeIsUpError at the deadline.
+    """
     for shared in problem.shareable:
         make = way_of(shared.data.kind).settings
-        for one in _listed(problem, shared) if make is None else make(problem, shared):
+        for one in _listed(problem, shared) if make is None else make(problem, shared, until):
             yield shared.slice_type, one
 
 

@@ -2,8 +2,9 @@
 
 Isolated segments are mixed by a linear program and packed exactly (`mixing`). If replicas share slices, GPUs are filled
 one after the other: each GPU is of the type and partition that carry most for their price, and every slice gets
-whatever is worth most on it. Some steps of ruin and recreate then look for a cheaper plan (`walk`). For throughput,
-isolated segments fill the rest of the fleet (`full_fleet`); replicas that share slices stay on few GPUs.
+whatever is worth most on it. Some steps of ruin and recreate then look for a cheaper plan (`walk`). Before that comes a
+plan in which replicas share nothing, which is there at once. For throughput, isolated segments fill the rest of the
+fleet (`full_fleet`); replicas that share slices stay on few GPUs.
 """
 
 import numpy as np
@@ -81,7 +82,7 @@ def _walked(instance: Instance, search: Search) -> Plan | None:
     """The cheapest plan after some steps of ruin and recreate, or ``search.start`` if it is as cheap; None if there is
     no plan.
     """
-    plans = [search.start]
+    plans = [search.start, None if search.start is not None else unshared(instance, search)]
     for problem in problems_of(instance):
         if not search.left_s and any(plan is not None for plan in plans):
             break
@@ -93,17 +94,32 @@ def _walked(instance: Instance, search: Search) -> Plan | None:
     return min(found, key=lambda plan: objective_of(instance).value(plan), default=None)
 
 
-def begins_by(search: Search) -> Deadline:
-    """When a walk must have begun: at the time limit, but after ``least_s`` at the earliest if there is no plan yet."""
-    return Deadline(search.left_s if search.start is not None else max(search.left_s, SCHEDULE.least_s))
+def unshared(instance: Instance, search: Search) -> Plan | None:
+    """The plan of the instance whose replicas have slices of their own, reported; None if it has none, or if replicas
+    may not share slices anyway.
+    """
+    alone = without_sharing(instance)
+    seconds = max(search.left_s, SCHEDULE.least_s)
+    plan = None if alone == instance else solve(alone, search.apart(seconds)).plan
+    if plan is None:
+        return None
+    plan = instance.adopted(plan)
+    search.report(Incumbent(objective_of(instance).value(plan), None, plan))
+    return plan
+
+
+def without_sharing(instance: Instance) -> Instance:
+    """The instance in which every replica has a slice of its own."""
+    fleet = tuple(entry.model_copy(update={"mps": False}) for entry in instance.fleet)
+    return instance.replace(fleet=fleet).with_policy(share_slices=False)
 
 
 def _in_portions(problem: Problem, search: Search) -> Plan | None:
     """The plan of a problem whose portions are planned one after the other; None if there is no plan of a portion.
 
-    Raises TimeIsUpError if the time is over before, though it takes ``least_s`` if the search begins without a plan.
+    Raises TimeIsUpError if the time is over before.
     """
-    until = begins_by(search)
+    until = search.within()
     several, draw = portions(problem, SCHEDULE.portion), np.random.default_rng(search.seed)
     walks, taken = list[Walk](), list[int]()
     for one in several:

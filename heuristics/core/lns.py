@@ -37,7 +37,7 @@ def solve(instance: Instance, search: Search) -> Outcome:
     try:
         walk = begun(instance, search, patience)
     except TimeIsUpError:
-        plan = search.start
+        plan = search.start or greedy.unshared(instance, search)
         return Outcome("unknown" if plan is None else "feasible", "time_limit", plan, build_seconds=search.elapsed_s)
     build_seconds = search.elapsed_s
     limited = search.parameters.get("iterations") is not None
@@ -59,10 +59,10 @@ def first_plan(instance: Instance, search: Search) -> Plan | None:
 
 def begun(instance: Instance, search: Search, patience: float) -> Walk:
     """A Walk from the plan of the Search, or from none; for ``patience`` see Walk. Raises TimeIsUpError if the walk
-    cannot begin in time; without a plan it has ``least_s`` of greedy at least.
+    cannot begin in time.
     """
     draw = np.random.default_rng(search.seed)
-    return Walk(problem_of(instance), search.start, search.bound or 0.0, draw, greedy.begins_by(search), patience)
+    return Walk(problem_of(instance), search.start, search.bound or 0.0, draw, search.within(), patience)
 
 
 def walked(walk: Walk, search: Search, most: float) -> Termination:

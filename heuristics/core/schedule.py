@@ -27,7 +27,7 @@ class GreedySchedule:
         Steps of ruin and recreate in a round, and the number of rounds, if slices are shared; the clock is read between
         rounds.
     least_s
-        The seconds that a first plan may take if slices are shared, even if the time limit is shorter.
+        The seconds that a plan without sharing may take, even if the time limit is shorter.
     portion
         The most replicas that are planned together if slices are shared. The time to fill GPUs grows with the square of
         this number; with a smaller number, more GPUs at the ends of portions are partly empty.
@@ -38,7 +38,7 @@ class GreedySchedule:
     whole_s: float = 2.0
     steps: int = 500
     rounds: int = 3
-    least_s: float = 30.0
+    least_s: float = 2.0
     portion: int = 1500
 
 

@@ -154,15 +154,12 @@ class SliceModel:
         segments, groups = problem.segments, [problem.groups[at] for at in self.groups.tolist()]
         rate_rps = np.maximum([group.rate_rps for group in groups], LEAST_RPS)
         segment = np.minimum(segments.throughput_rps[self.rows] / rate_rps[:, None] * MARGIN, 1)
-        listed = [(number, row, way) for number, (_, setting) in enumerate(self.settings) for way in setting.ways
-                  for row in range(self.first_row[way.group], self.first_row[way.group + 1])]
-        listed.sort(key=lambda one: one[:2])
+        kinds, kind, row, at = self._each_row()
+        self.way_of = [kinds[one] for one in kind.tolist()]
         until.check()
-        self.way_of = [way for *_, way in listed]
-        ways, settings = _ways(listed, rate_rps), _settings_table(self.settings, [number for number, *_ in listed])
+        ways, settings = _ways(kinds, kind, row, at, rate_rps), _settings_table(self.settings, at)
         until.check()
-        at = np.array([number for number, *_ in listed], np.int64)
-        each = np.array([number * len(groups) + row for number, row, _ in listed], np.int64)
+        each = at * len(groups) + row
         begins = np.arange(len(settings))[:, None] * len(groups) + np.arange(len(groups) + 1)
         price = _prices(instance, segments.slice_types)
         taken = ways["busy"].copy()
@@ -183,6 +180,20 @@ class SliceModel:
             slots=np.ascontiguousarray(partitions.slots), entry=np.ascontiguousarray(partitions.entry),
             schedule=schedule,
         )
+
+    def _each_row(self) -> tuple[list[Way], Ints, Ints, Ints]:
+        """All ways of the settings, which are for groups; and for every way of a row, by setting and row: the index of
+        its way among these, its row, and its setting.
+        """
+        pairs = [(number, way) for number, (_, setting) in enumerate(self.settings) for way in setting.ways]
+        kinds = [way for _, way in pairs]
+        group = np.array([way.group for way in kinds], np.int64)
+        many = np.diff(self.first_row)[group]
+        kind = np.repeat(np.arange(len(kinds)), many)
+        row = np.arange(len(kind)) + np.repeat(self.first_row[group] - np.cumsum(many) + many, many)
+        at = np.array([number for number, _ in pairs], np.int64)[kind]
+        order = np.lexsort((row, at))
+        return kinds, kind[order], row[order], at[order]
 
     def running(self, setting: int, ways: Sequence[int]) -> Sequence[Running]:
         """The operating points of ways that are on a slice together."""
@@ -227,7 +238,7 @@ def _settings(problem: Problem, until: Deadline) -> list[tuple[int, Setting]]:
         if fleet[one.entry].mps:
             alike.setdefault(_key(problem, at), []).append(at)
     found: list[tuple[int, Setting]] = []
-    for at, setting in settings_of(problem):
+    for at, setting in settings_of(problem, until):
         until.check()
         if setting.ways:
             found += [(other, setting) for other in alike.get(_key(problem, at), ())]
@@ -240,20 +251,18 @@ def _key(problem: Problem, at: int) -> tuple[str, bool, str]:
     return entry.gpu, entry.partitioned, one.profile
 
 
-def _ways(listed: Sequence[tuple[int, int, Way]], rate_rps: Floats) -> Records:
-    """Records of type WAY. ``listed`` has (index of the setting, row, way); the rates of ways are divided by their
-    row's rate.
+def _ways(kinds: Sequence[Way], kind: Ints, row: Ints, setting: Ints, rate_rps: Floats) -> Records:
+    """Records of type WAY, of the ways ``kinds`` with the indices ``kind`` for rows at settings; the rates of ways are
+    divided by their row's rate.
     """
-    found = np.zeros(len(listed), WAY)
-    row = np.array([row for _, row, _ in listed], np.int64)
+    found = np.zeros(len(kind), WAY)
     found["row"] = row
     for name in ("role", "limit", "apart", "memory_gib"):
-        found[name] = [getattr(way, name) for *_, way in listed]
-    found["processes"] = [1 if way.run is None else way.run.processes for *_, way in listed]
+        found[name] = np.array([getattr(way, name) for way in kinds])[kind]
+    found["processes"] = np.array([1 if way.run is None else way.run.processes for way in kinds])[kind]
     for name, rps in (("most", "most_rps"), ("least", "least_rps")):
-        found[name] = np.array([getattr(way, rps) for *_, way in listed]) / rate_rps[row]
-    found["busy"] = np.array([way.busy for *_, way in listed]) * rate_rps[row]
-    setting = np.array([number for number, *_ in listed], np.int64)
+        found[name] = np.array([getattr(way, rps) for way in kinds])[kind] / rate_rps[row]
+    found["busy"] = np.array([way.busy for way in kinds])[kind] * rate_rps[row]
     order = np.lexsort((found["most"], row, setting))
     alike = (setting[order[1:]] == setting[order[:-1]]) & (row[order[1:]] == row[order[:-1]])
     found["harder"] = NONE
@@ -261,7 +270,7 @@ def _ways(listed: Sequence[tuple[int, int, Way]], rate_rps: Floats) -> Records:
     return found
 
 
-def _settings_table(settings: Sequence[tuple[int, Setting]], of_ways: Sequence[int]) -> Records:
+def _settings_table(settings: Sequence[tuple[int, Setting]], of_ways: Ints) -> Records:
     """Records of type SETTING, from pairs (slice type, setting); ``of_ways`` are the settings of all ways, ascending.
     """
     found = np.zeros(len(settings), SETTING)

@@ -27,13 +27,15 @@ def _files(instance: Instance) -> list[PerformanceFile]:
 
 
 def _shares(feature: str, random: bool = False) -> Callable[[Instance], bool]:
-    """A function that tells whether an instance has performance data of shared GPUs with this feature. If ``random``,
-    its latency rule must also be for random arrivals.
+    """A function that tells whether an instance has performance data with this feature of GPUs that replicas can share.
+    If ``random``, its latency rule must also be for random arrivals.
     """
     def asked(instance: Instance) -> bool:
         if random and not instance.policy.rule.random_arrivals:
             return False
-        return any(data.sharing == "always" and data.feature == feature for data in _files(instance))
+        shared = {entry.gpu for entry in instance.fleet if entry.mps}
+        return any(data.sharing == "always" and data.feature == feature and data.gpu in shared
+                   for data in instance.performance)
 
     return asked
 

@@ -23,7 +23,7 @@ from provision.solving.even import even_replicas
 from provision.solving.schedule import SCHEDULE
 from provision.solving.session.mended import mended
 from provision.solving.slack import what_fits, with_slack
-from provision.solving.steps import Step, parts_only, where_able, with_parts
+from provision.solving.steps import Step, isolated, narrower, of_others, similar, where_able, with_parts
 from provision.solving.surviving import surviving
 
 DISTINCT = 200
@@ -47,9 +47,7 @@ def run(instance: Instance, search: Search) -> Outcome:
     progress.prove(least)
     for step, seconds in _steps(instance, search):
         left_s = progress.search.left_s - progress.writing_s
-        # Once there is a plan and a bound above the price of one GPU, a further step is useful only if it has at least
-        # as much time as the first completed step took.
-        if left_s <= (0 if progress.plan is None or progress.bound in (None, least) else first_s):
+        if left_s <= 0:
             return progress.outcome("time_limit", reason, built)
         onward = _onward(progress, least, min(seconds * max(first_s / SCHEDULE.slow_s, 1.0), left_s))
         found = step(instance, onward)
@@ -105,10 +103,11 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     """Yield the steps, each with the seconds that it may take.
 
     Greedy comes first, unless the search begins with its plan (parameter ``greedy=no``). Where it fills slices that
-    replicas share it takes long for many workloads, so that a bound of similar workloads merged into few comes before.
-    Greedy plans narrower instances as well. It need not where many workloads share GPUs under interference (then ruin
-    and recreate goes on from its plan), or where the master program finds better plans of narrower instances soon: if
-    patterns carry rates and arrivals are not random.
+    replicas share it takes long for many workloads, so that other plans come before: of narrower instances without
+    sharing, and of similar workloads as equal ones; and a bound of similar workloads merged into few.
+    Greedy plans all narrower instances as well. It need not where many workloads share GPUs under interference (then
+    ruin and recreate goes on from its plan), or where the master program finds better plans of narrower instances soon:
+    if patterns carry rates and arrivals are not random.
     """
     asked = needs(instance)
     if "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features:  # its plans are valid for any rule
@@ -117,17 +116,22 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     rated, distinct = carries_rates(instance, search.within()), len(set(instance.workloads))
     slos = len({(one.models, one.slo_ms) for one in instance.workloads})
     many = not rated and distinct > MOST_PRICED and values.applies(instance)
-    if many and (slos > WALKED or distinct > VAST):
-        yield _pooled, math.inf
-        return
     covered, mixes = many or (rated and not instance.policy.rule.random_arrivals), asked <= greedy.MIXED
     quick, whole = search.parameters.get("greedy") != "no", where_able(greedy.METHODS[0])
+    if quick and not mixes:
+        yield of_others(greedy.METHODS[0], isolated), SCHEDULE.isolated_s
+    if many and (slos > WALKED or distinct > VAST):
+        yield of_others(greedy.METHODS[0], similar), SCHEDULE.similar_s
+        yield _pooled, math.inf
+        return
     if quick and mixes:
         yield whole if covered else with_parts(greedy.METHODS[0]), math.inf
     if not many or slos > DISTINCT:
         yield master.merged_bound, math.inf
+    if quick and not mixes:
+        yield of_others(greedy.METHODS[0], similar), SCHEDULE.similar_s
     if quick and not (mixes or covered):
-        yield parts_only(greedy.METHODS[0]), math.inf
+        yield of_others(greedy.METHODS[0], narrower), math.inf
     if quick and not mixes:  # for most throughput, it searches as long as it may
         yield whole, SCHEDULE.filling_s if instance.objective == THROUGHPUT else math.inf
     if many:

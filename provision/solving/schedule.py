@@ -23,6 +23,8 @@ class Schedule:
         The integer program for most throughput of isolated slices.
     explain_s
         Plans for lower rates, which tell what a fleet that is too small could carry.
+    isolated_s, similar_s
+        Greedy's plans of narrower instances without sharing, and its plan of similar workloads as equal ones.
     merged_s
         After this time, no further bound of similar workloads merged into few begins.
     shared_s
@@ -42,12 +44,31 @@ class Schedule:
     turns_s: float = 6.0
     whole_s: float = 6.0
     explain_s: float = 6.0
+    isolated_s: float = 0.7
+    similar_s: float = 4.0
     merged_s: float = 0.7
     shared_s: float = 24.0
     walk_s: float = 0.4
     pooled_s: float = 30.0
     slack_s: float = 1.0
     slack_part: float = 0.1
+
+
+@dataclass(frozen=True)
+class SimilarSchedule:
+    """Which workloads are planned as equal ones (`provision.solving.steps.similar`).
+
+    Attributes
+    ----------
+    slos, rates
+        The most ranges of SLOs and of rates. With more of them the plan is cheaper and comes later.
+    part
+        There is such a plan if the number of distinct workloads falls to this part.
+    """
+
+    slos: int = 4
+    rates: int = 8
+    part: float = 0.2
 
 
 @dataclass(frozen=True)
@@ -105,3 +126,5 @@ DETOUR = DetourSchedule()
 """The schedule of all detours."""
 NETWORKS = NetworksSchedule()
 """The schedule of plans and bounds without columns."""
+SIMILAR = SimilarSchedule()
+"""The schedule of similar workloads."""

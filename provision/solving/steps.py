@@ -1,14 +1,21 @@
-"""Steps of ``auto`` made of other methods: one that may not be able to plan the instance, and one that plans narrower
-instances (with fewer GPU types, for example), too.
+"""Steps of ``auto`` made of other methods: one that may not be able to plan the instance, and one that plans other
+instances, whose plans are valid for it, too: with fewer GPU types, for example, or with similar workloads made equal.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 
+import numpy as np
+
+from provision.formulations.values.classes import bins
+from provision.heuristics.core.greedy import without_sharing
 from provision.models.base.errors import UnsupportedError
+from provision.models.plans.plan import Plan, Replica
 from provision.models.problem.instance import Instance
-from provision.models.problem.method import Method
+from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.search import Outcome, Progress, Search
+from provision.solving.schedule import SIMILAR
+from provision.verification.verify import verify
 
 Step = Callable[[Instance, Search], Outcome]
 
@@ -38,34 +45,79 @@ def with_parts(method: Method) -> Step:
         progress.offer(found.plan)
         if search.left_s < search.elapsed_s:  # too little time for narrower instances, which take about as long
             return progress.outcome(found.termination, found.reason)
-        progress.offer(parts_only(method)(instance, search).plan)
+        progress.offer(of_others(method, narrower)(instance, search).plan)
         return progress.outcome("completed", found.reason)
 
     return step
 
 
-def parts_only(method: Method) -> Step:
-    """A step that runs a method on narrower instances only, where it takes less time, and returns the best plan."""
+def of_others(method: Method, others: Callable[[Instance], Iterable[Instance]]) -> Step:
+    """A step that runs a method only on other instances, which are planned sooner, and returns the best plan."""
     def step(instance: Instance, search: Search) -> Outcome:
         progress = Progress(instance, search)
-        for part in _parts_of(instance):
+        for other in others(instance):
             if progress.plan is not None and not search.left_s:
                 break
-            plan = where_able(method)(part, search.apart()).plan
-            progress.offer(plan and instance.adopted(plan))
+            plan = where_able(method)(other, search.apart()).plan
+            progress.offer(plan and _adopted(instance, other, plan))
         return progress.outcome("completed")
 
     return step
 
 
-def _parts_of(instance: Instance) -> Iterator[Instance]:
+def _adopted(instance: Instance, other: Instance, plan: Plan) -> Plan | None:
+    """The plan of another instance, in which workloads may have higher rates, for an instance; None if it is not valid.
+    """
+    part = {one.name: one.rate_rps / (higher.rate_rps or 1.0)
+            for one, higher in zip(instance.workloads, other.workloads, strict=True)}
+
+    def served(one: Replica) -> Replica:
+        return one.model_copy(update={"rate_rps": one.rate_rps * part[one.workload]})
+
+    found = instance.adopted(plan.with_replicas(served))
+    return found if verify(instance, found).ok else None
+
+
+def similar(instance: Instance) -> Iterator[Instance]:
+    """Yield the instance in which workloads of the same models and traffic, with SLOs and rates in the same few ranges,
+    all have the shortest of their SLOs and the highest of their rates. Nothing is yielded if nearly as many workloads
+    would be distinct as before.
+    """
+    alike: dict[object, list[int]] = {}
+    for at, one in enumerate(instance.workloads):
+        if one.rate_rps > 0:
+            limits = one.limits if one.tokens else None
+            alike.setdefault((one.models, instance.policy.traffic_of(one), one.tokens, limits), []).append(at)
+    workloads = list(instance.workloads)
+    for several in alike.values():
+        slo_ms, rate_rps = (np.array([getattr(workloads[at], name) for at in several])
+                            for name in ("slo_ms", "rate_rps"))
+        ranges = bins(slo_ms, SIMILAR.slos) * SIMILAR.rates + bins(rate_rps, SIMILAR.rates)
+        for number in np.unique(ranges):
+            here = np.flatnonzero(ranges == number)
+            equal = {"slo_ms": float(slo_ms[here].min()), "rate_rps": float(rate_rps[here].max())}
+            for at in here.tolist():
+                workloads[several[at]] = workloads[several[at]].model_copy(update=equal)
+    before, after = (len({(one.models, one.slo_ms, one.rate_rps) for one in several})
+                     for several in (instance.workloads, workloads))
+    if after <= SIMILAR.part * before:
+        yield instance.replace(workloads=workloads)
+
+
+def isolated(instance: Instance) -> Iterator[Instance]:
+    """Yield the ``narrower`` instances in which no replicas share slices, and the one ``without_sharing``."""
+    yield from (one for one in narrower(instance) if needs(one) <= ISOLATED | {"max_replicas", "max_throughput"})
+    yield without_sharing(instance)
+
+
+def narrower(instance: Instance) -> Iterator[Instance]:
     """Yield narrower instances, those that are planned soonest first: with only one GPU type of a mixed fleet, if that
     type can run all workloads, without shared slices, and both. All plans of such an instance are valid for the
     instance itself.
     """
     if instance.policy.share_slices:
         unshared = instance.with_policy(share_slices=False)
-        yield from _parts_of(unshared)
+        yield from narrower(unshared)
         yield unshared
     types = dict.fromkeys((entry.gpu, entry.partitioned) for entry in instance.fleet)
     for gpu, mig in types if len(types) > 1 else ():

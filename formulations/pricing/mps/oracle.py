@@ -175,13 +175,14 @@ def demands_of(instance: Instance, roles: Sequence[Role]) -> list[Demand]:
     return [(role.models, role.slo_ms * instance.policy.part_of_slo, role.rate_rps) for role in roles]
 
 
-def interference_settings(problem: Problem, shared: Shareable) -> list[Setting]:
+def interference_settings(problem: Problem, shared: Shareable, until: Deadline) -> list[Setting]:
     """The setting of a whole GPU, with a way for every role that the GPU can serve; an empty list for other slices, and
-    without roles.
+    without roles. Raises TimeIsUpError at the deadline.
     """
     if problem.segments.slice_types[shared.slice_type].profile != WHOLE or not problem.roles:
         return []
-    tables = tables_of(shared.data, problem.instance.shared_rule, demands_of(problem.instance, problem.roles))
+    tables = tables_of(shared.data, problem.instance.shared_rule, demands_of(problem.instance, problem.roles),
+                       until=until)
     units = least_units(tables)
     shares = {at: float(units[at]) / tables.limit for at in np.flatnonzero(units <= tables.limit).tolist()}
     return [Setting(role_ways(problem, shares), processes=tables.most, points=tables, running=partial(running, tables))]

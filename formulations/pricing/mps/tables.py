@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from provision.formulations.pricing.mps.laws import GpuLaw, Grid, law_of
 from provision.models.base.arrays import Bools, Floats, Ints
+from provision.models.base.clock import NEVER, Deadline
 from provision.models.base.compiled import compiled
-from provision.models.base.identity import Identity
+from provision.models.base.identity import Apart, Identity
 from provision.models.base.tolerances import DUST, LOOSE
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.catalogue import PerformanceFile
@@ -105,23 +106,24 @@ def models_apart(demands: Iterable[Demand]) -> Ints:
     return np.array([numbers[demand[0]] for demand in demands])
 
 
-def tables_of(data: PerformanceFile, rule: LatencyRule, demands: Sequence[Demand], fixed_units: Sequence[int] = ()
-              ) -> PointTables:
+def tables_of(data: PerformanceFile, rule: LatencyRule, demands: Sequence[Demand], fixed_units: Sequence[int] = (),
+              until: Deadline = NEVER) -> PointTables:
     """The tables of some demands on whole GPUs of a type, in the order of the demands; read-only.
 
     A demand that the GPU type cannot serve has no points. ``rule`` is the latency rule that the points keep. The last
     of the demands may have fixed numbers of units: ``fixed_units``. The last four tables are cached.
+    Raises TimeIsUpError at the deadline ``until``.
     """
     units = (*[ANY] * (len(demands) - len(fixed_units)), *fixed_units)
-    return _tables(Identity(data), Identity(rule), tuple(demands), units)
+    return _tables(Identity(data), Identity(rule), tuple(demands), units, Apart(until))
 
 
 @lru_cache(maxsize=4)
 def _tables(file: Identity[PerformanceFile], of: Identity[LatencyRule], demands: Sequence[Demand],
-            units: Sequence[int]) -> PointTables:
+            units: Sequence[int], until: Apart[Deadline]) -> PointTables:
     data, rule = file.one, of.one
     law = law_of(data, {model for models, *_ in demands for model in models}, rule.random_arrivals)
-    demand, points = _undominated(law.grids, rule, demands, units)
+    demand, points = _undominated(law.grids, rule, demands, units, until.one)
     limit = units_of(law.gpu.unit_share)
     steps, ends = limit + 2, np.searchsorted(demand, np.arange(len(demands) + 1))
     by_units = np.bincount(demand * steps + points["units"] + 1, minlength=len(demands) * steps).reshape(-1, steps)
@@ -143,8 +145,8 @@ def least_units(tables: PointTables) -> Ints:
     return (tables.first == tables.first[:, :1]).sum(axis=1) - 1
 
 
-def _undominated(grids: Mapping[str, Grid], rule: LatencyRule, demands: Sequence[Demand], units: Sequence[int]
-                 ) -> tuple[Ints, Columns]:
+def _undominated(grids: Mapping[str, Grid], rule: LatencyRule, demands: Sequence[Demand], units: Sequence[int],
+                 until: Deadline) -> tuple[Ints, Columns]:
     """The undominated points of all demands that are feasible alone: (points,) the demand of each point, ascending, and
     the points as arrays by name. Each demand has its points by units, then by burden; only those with its ``units``
     unless it may have ANY.
@@ -155,14 +157,14 @@ def _undominated(grids: Mapping[str, Grid], rule: LatencyRule, demands: Sequence
     for at, (models, *_) in enumerate(demands):
         alike.setdefault(models, []).append(at)
     found = _merged([_of_models(grids, rule, models, np.array(members), [demands[at] for at in members],
-                                [units[at] for at in members]) for models, members in alike.items()])
+                                [units[at] for at in members], until) for models, members in alike.items()])
     order = np.argsort(found["demand"], kind="stable")
     sorted_points = {name: column[order] for name, column in found.items()}
     return sorted_points.pop("demand"), sorted_points
 
 
 def _of_models(grids: Mapping[str, Grid], rule: LatencyRule, models: Sequence[str], members: Ints,
-               demands: Sequence[Demand], units: Sequence[int]) -> Columns:
+               demands: Sequence[Demand], units: Sequence[int], until: Deadline) -> Columns:
     """The undominated points of demands with the same models, as arrays by name; ``members`` are the demands' indices.
 
     The models' points are sorted once. The rooms of all demands are computed at once, for every model and batch size
@@ -180,6 +182,7 @@ def _of_models(grids: Mapping[str, Grid], rule: LatencyRule, models: Sequence[st
     costs = np.stack([flat[name] for name in COSTS], axis=1)
     kept = []
     for row, only in zip(loose_ms, units, strict=True):
+        until.check()
         loose = row[size]
         able = np.flatnonzero((alone_ms <= loose) & ((flat["units"] == only) | (only == ANY)))
         kept.append(able[unbeaten(np.column_stack([costs[able], -loose[able]]))])

@@ -66,9 +66,9 @@ PROMISING = 0.8
 """Levels whose estimate is below this fraction of the best pattern's value are skipped."""
 
 
-def network_settings(problem: Problem, shared: Shareable) -> Iterator[Setting]:
+def network_settings(problem: Problem, shared: Shareable, until: Deadline) -> Iterator[Setting]:
     """Yield a setting for every level of a slice type that at least two workloads can share, by the networks of one
-    file.
+    file. Raises TimeIsUpError at the deadline.
     """
     slice_type = problem.segments.slice_types[shared.slice_type]
     entry, data = problem.instance.fleet[slice_type.entry], shared.data
@@ -77,6 +77,7 @@ def network_settings(problem: Problem, shared: Shareable) -> Iterator[Setting]:
     clients = entry.type.slice_mps_clients(slice_type.profile)
     levels = searched_levels(clients, problem.instance.shared_rule.random_arrivals)
     found = list(_ways(problem, shared, data, clients))
+    until.check()
     for number, level in enumerate(levels):
         ways = [way for at, way in found if at == number]
         if sum(len(problem.groups[at].members) for at in {way.group for way in ways}) > 1:

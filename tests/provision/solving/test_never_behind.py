@@ -10,6 +10,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.search import Outcome, Search
 from provision.solving import staged
 from provision.solving.schedule import DetourSchedule
+from provision.solving.steps import narrower, of_others
 
 auto = import_module("provision.solving.auto")
 AUDIT = Path(__file__).resolve().parents[4] / "shared/data/audit"
@@ -60,7 +61,7 @@ def test_quick_methods_place_what_nobody_asks_for_once(name, data):
     assert found.plan is not None and len(list(found.plan.replicas())) == 2
 
 
-def test_under_random_arrivals_auto_begins_with_greedy_plans_of_parts_of_the_fleet():
+def test_greedy_plans_of_parts_of_the_fleet_count_under_random_arrivals():
     """Greedy plans the whole fleet dearer than the same fleet without the V100s."""
     types = [("a100-80gb", 5.12, "parvagpu-a100"), ("v100", 3.06, "igniter-v100"), ("t4", 0.53, "igniter-t4-derived")]
     loads = [("vgg19", 78, 327), ("vgg19", 149, 525), ("resnet50", 114, 297), ("vgg19", 54, 89)]
@@ -70,7 +71,6 @@ def test_under_random_arrivals_auto_begins_with_greedy_plans_of_parts_of_the_fle
         "performance": [data for _, _, data in types],
         "workloads": [{"name": f"w{at}", "model": model, "slo_ms": slo_ms, "rate_rps": rate_rps}
                       for at, (model, slo_ms, rate_rps) in enumerate(loads)]})
-    _, (step, _), *_ = auto._ladder(instance, Search(60.0))
-    plan = step(instance, Search(60.0)).plan
+    plan = of_others(auto.greedy.METHODS[0], narrower)(instance, Search(60.0)).plan
     part = auto.greedy.solve(instance.replace(fleet=instance.fleet[::2]), Search(60.0)).plan
     assert len(part.gpus) == len(plan.gpus) == 5
