@@ -54,7 +54,7 @@ def folder(bare, tmp_path_factory):
 
 @pytest.mark.parametrize("command", LEAN)
 def test_the_readme_keeps_its_word_without_any_extra(command, bare, folder):
-    ran = bare.run(*shlex.split(command), folder=folder)
+    ran = bare.run(*shlex.split(command), folder=folder, answers="\n" * 20)
     assert ran.returncode == 0 and ran.stdout, ran.stderr
     assert "Traceback" not in ran.stderr
 

@@ -120,10 +120,10 @@ class Bare:
         self.variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")} | {
             "PATH": f"{home / 'bin'}:{os.environ['PATH']}"}
 
-    def run(self, *command, folder, **more):
-        """The completed process of a command with the environment first on its path."""
+    def run(self, *command, folder, answers="", **more):
+        """The completed process of a command with the environment first on its path; ``answers`` are typed."""
         return subprocess.run(command, cwd=folder, env=self.variables | more, capture_output=True, text=True,
-                              stdin=subprocess.DEVNULL)
+                              input=answers)
 
     @contextmanager
     def untouched(self):
