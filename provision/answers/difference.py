@@ -83,6 +83,8 @@ def _moved(before: Plan, after: Plan) -> str:
     told = ", ".join(f"{count} {name if count > 1 else ONE.get(name, name)}" for name, count in changes.items())
     if told:
         return f"Moves: {told}."
+    if before.gpus == after.gpus:
+        return "Nothing moves."
     stopped = _slices(before) != _slices(after)
     return "Some replicas stop; nothing else moves but shares of the traffic." if stopped else (
         "Nothing moves but shares of the traffic.")

@@ -116,7 +116,7 @@ class Review:
 
     def sections(self) -> dict[str, list[str]]:
         """The review in sentences by title; groups without sentences are left out."""
-        found = {"The change": self.fields,
+        found = {"The change": self.fields or ["None: both files state the same."],
                  "Limits": [f"{'kept' if one.kept else 'not kept'}: {one.told}" for one in self.limits]}
         if self.after is None:
             why = self.reason or "no plan was found in the time given; a longer --time-limit may help"

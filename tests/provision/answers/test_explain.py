@@ -118,7 +118,7 @@ def test_the_next_plan_is_told_as_a_difference(mixed):
     assert first.startswith(f"{after_cost - before_cost:+,.2f} $ per hour, ")
     assert gpus.startswith(f"{after.gpu_count} GPU") and moves.startswith("Moves: ")
     assert any(line.startswith("tags: ") and " instead of " in line for line in replicas)
-    assert difference(instance, plan, plan)[-1] == "Nothing moves but shares of the traffic."
+    assert difference(instance, plan, plan)[-1] == "Nothing moves."
 
 
 def test_the_verb(mixed, tmp_path, capsys, monkeypatch):

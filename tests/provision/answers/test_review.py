@@ -113,7 +113,8 @@ def test_where_nothing_changed_nothing_changes(given):
     before = provision.solve(shop, "greedy", replay=False).plan if given else None
     found = provision.review(shop, shop, before, time_limit_s=12)
     assert found.after.plan.gpus == found.before.plan.gpus and found.changes.moved == 0
-    assert found.fields == []
+    assert found.fields == [] and found.sections()["The change"] == ["None: both files state the same."]
+    assert found.sections()["What moves"][-1] == "Nothing moves."
     for row in found.rows():
         assert (row["met_ms"], row["headroom"]) == (row["met_ms_before"], row["headroom_before"])
 
