@@ -23,7 +23,7 @@ from provision.solving.even import even_replicas
 from provision.solving.schedule import SCHEDULE
 from provision.solving.session.mended import mended
 from provision.solving.slack import what_fits, with_slack
-from provision.solving.steps import Step, isolated, narrower, of_others, similar, where_able, with_parts
+from provision.solving.steps import Step, isolated, narrower, of_others, similar, where_able
 from provision.solving.surviving import surviving
 
 DISTINCT = 200
@@ -125,12 +125,12 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         yield _pooled, math.inf
         return
     if quick and mixes:
-        yield whole if covered else with_parts(greedy.METHODS[0]), math.inf
+        yield whole, math.inf
     if not many or slos > DISTINCT:
         yield master.merged_bound, math.inf
     if quick and not mixes:
         yield of_others(greedy.METHODS[0], similar), SCHEDULE.similar_s
-    if quick and not (mixes or covered):
+    if quick and not covered:
         yield of_others(greedy.METHODS[0], narrower), math.inf
     if quick and not mixes:  # for most throughput, it searches as long as it may
         yield whole, SCHEDULE.filling_s if instance.objective == THROUGHPUT else math.inf

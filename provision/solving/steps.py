@@ -33,24 +33,6 @@ def where_able(method: Method) -> Step:
     return step
 
 
-def with_parts(method: Method) -> Step:
-    """A step that runs a method on the instance and on narrower ones. It returns the best plan, and the instance's own
-    bound.
-    """
-    def step(instance: Instance, search: Search) -> Outcome:
-        progress, found = Progress(instance, search), where_able(method)(instance, search)
-        if found.status in ("infeasible", "optimal"):
-            return found
-        progress.prove(found.bound)
-        progress.offer(found.plan)
-        if search.left_s < search.elapsed_s:  # too little time for narrower instances, which take about as long
-            return progress.outcome(found.termination, found.reason)
-        progress.offer(of_others(method, narrower)(instance, search).plan)
-        return progress.outcome("completed", found.reason)
-
-    return step
-
-
 def of_others(method: Method, others: Callable[[Instance], Iterable[Instance]]) -> Step:
     """A step that runs a method only on other instances, which are planned sooner, and returns the best plan."""
     def step(instance: Instance, search: Search) -> Outcome:

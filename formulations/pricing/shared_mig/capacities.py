@@ -45,22 +45,25 @@ def capacities(instance: Instance, entry: FleetEntry, profile: str, data: Fitted
     full_rps = np.full(len(groups), LEAST_RPS)
     visits = shortest_visits(data, {name for group in groups for name in group.models}, profile)
     first: dict[object, int] = {}
+    asked: dict[str, list[int]] = {}
     for at, group in enumerate(groups):
-        if first.setdefault(group.workload_class, at) != at:
-            best.same(at, first[group.workload_class])
-            full_rps[at] = full_rps[first[group.workload_class]]
-            continue
-        budget_ms = group.slo_ms * instance.policy.part_of_slo * GENEROUS
-        for number, name in enumerate(group.models):
-            if name in data.models:
-                network = data.models[name].coefficients
-                batch = np.array([size for size in data.batches if size <= network.max_batch])
-                full_rps[at] = max(full_rps[at], _full_rps(network, batch, compute))
-                for level, (count, following) in enumerate(pairwise(counts)):
-                    processes = np.arange(1, min(network.max_processes, following - 1) + 1)[:, None]
-                    rps = _carried_rps(network, batch, processes, count, compute, rule, budget_ms, visits)
-                    rps = np.where(network.memory_gib(batch, processes) <= memory_gib, rps, 0.0) * GENEROUS
-                    best.offer(level, at, number, rps, batch)
+        if first.setdefault(group.workload_class, at) == at:
+            for name in data.models.keys() & {*group.models}:
+                asked.setdefault(name, []).append(at)
+    for name, several in sorted(asked.items()):
+        network = data.models[name].coefficients
+        batch = np.array([size for size in data.batches if size <= network.max_batch])
+        full_rps[several] = np.maximum(full_rps[several], _full_rps(network, batch, compute))
+        budget_ms = np.array([groups[at].slo_ms for at in several]) * instance.policy.part_of_slo * GENEROUS
+        for level, (count, following) in enumerate(pairwise(counts)):
+            processes = np.arange(1, min(network.max_processes, following - 1) + 1)[:, None]
+            rps = _carried_rps(network, batch, processes, count, compute, rule, budget_ms[:, None, None], visits)
+            rps = np.where(network.memory_gib(batch, processes) <= memory_gib, rps, 0.0) * GENEROUS
+            for at, of_group in zip(several, rps, strict=True):
+                best.offer(level, at, groups[at].models.index(name), of_group, batch)
+    for at, group in enumerate(groups):
+        best.same(at, first[group.workload_class])
+        full_rps[at] = full_rps[first[group.workload_class]]
     if not rule.random_arrivals:  # P processes take P S of the slice's time, or more
         full_rps = np.full(len(groups), np.inf)
     units = np.array([following - 1 for _, following in pairwise(counts)], int)
@@ -68,8 +71,10 @@ def capacities(instance: Instance, entry: FleetEntry, profile: str, data: Fitted
 
 
 def _carried_rps(network: ClosedNetwork, batch: NDArray[np.int64], processes: NDArray[np.int64], count: int,
-                 compute: int, rule: LatencyRule, budget_ms: float, visits: Visits) -> Floats:
-    """(processes, batches) the most requests/s of a replica on a slice with ``count`` or more processes."""
+                 compute: int, rule: LatencyRule, budget_ms: Floats, visits: Visits) -> Floats:
+    """(budgets, processes, batches) the most requests/s of a replica on a slice with ``count`` or more processes;
+    ``budget_ms`` is (budgets, 1, 1).
+    """
     if rule.random_arrivals:
         think_ms, slice_ms = longest_work_ms(network, batch, np.array([count]), compute)
         hold_ms = least_hold_ms(think_ms[:, 0], slice_ms[:, 0], processes, np.array(count), visits)
