@@ -8,8 +8,6 @@ how many these are (`rates.rated`). They distinguish only few workloads, but tak
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from provision.formulations.isolated.shared_relaxation import further_bound, is_relaxed
 from provision.formulations.master.fullest import FullFleet
 from provision.formulations.master.rates.rated import RatedSearch, rated_oracles
@@ -18,10 +16,9 @@ from provision.formulations.pricing.rates import MOST_NAMED
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
-from provision.formulations.values.classes import bins
+from provision.formulations.values.classes import classes_of
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.search import Search
-from provision.models.problem.workload import Workload
 
 
 def merged(instance: Instance, ranges: int) -> Instance:
@@ -29,20 +26,12 @@ def merged(instance: Instance, ranges: int) -> Instance:
     most ``ranges`` ranges. Workloads without requests are left out, and so are all limits on replicas. The instance may
     not have workflows.
     """
-    alike: dict[object, list[Workload]] = {}
-    for one in instance.workloads:
-        if instance.planned_rps(one) > 0:
-            key = (one.models, instance.policy.traffic_of(one), one.tokens, one.limits if one.tokens else None)
-            alike.setdefault(key, []).append(one)
-    found = []
-    for several in alike.values():
-        bin_of = bins(np.array([one.slo_ms for one in several]), ranges)
-        for number in np.unique(bin_of).tolist():
-            chosen = [one for one, other in zip(several, bin_of.tolist(), strict=True) if other == number]
-            longest = max(chosen, key=lambda one: one.slo_ms)
-            found.append(longest.model_copy(update={
-                "rate_rps": sum(one.rate_rps for one in chosen), "min_replicas": 1, "max_replicas": None,
-                "max_share_per_gpu": 1.0}))
+    served, found = [at for at, one in enumerate(instance.workloads) if instance.planned_rps(one) > 0], []
+    for alike in classes_of(instance, served, ranges, each=True):
+        several = [instance.workloads[at] for at in alike.members.tolist()]
+        found.append(max(several, key=lambda one: one.slo_ms).model_copy(update={
+            "rate_rps": sum(one.rate_rps for one in several), "min_replicas": 1, "max_replicas": None,
+            "max_share_per_gpu": 1.0}))
     return instance.replace(workloads=found)
 
 

@@ -46,18 +46,22 @@ class WorkloadClass(NamedTuple):
                 for one in np.unique(at)]
 
 
-def classes_of(instance: Instance, workloads: Sequence[int], most: int) -> list[WorkloadClass]:
-    """The workloads with the given indices in about ``most`` classes; as many classes for all models and traffic."""
+def classes_of(instance: Instance, workloads: Sequence[int], most: int, each: bool = False) -> list[WorkloadClass]:
+    """The workloads with the given indices in about ``most`` classes; as many classes for all models and traffic. If
+    ``each``, they have up to ``most`` classes each, and one replica is not told from any number.
+    """
     alike: dict[object, list[int]] = {}
     for at in workloads:
-        one = instance.workloads[at]
-        alike.setdefault((one.models, instance.policy.traffic_of(one), one.max_replicas == 1), []).append(at)
+        one, single = instance.workloads[at], not each and instance.workloads[at].max_replicas == 1
+        key = (one.models, instance.policy.traffic_of(one), one.tokens, one.limits if one.tokens else None, single)
+        alike.setdefault(key, []).append(at)
+    ranges = most if each else most // max(len(alike), 1)
     found = []
     for several in alike.values():
         members = np.array(several)
         slo_ms = np.array([instance.workloads[at].slo_ms for at in several])
         rates_rps = np.array([instance.planned_rps(instance.workloads[at]) for at in several])
-        bin_of = bins(slo_ms, max(most // len(alike), 1))
+        bin_of = bins(slo_ms, max(ranges, 1))
         for chosen in (np.flatnonzero(bin_of == one) for one in np.unique(bin_of)):
             order = chosen[np.argsort(-rates_rps[chosen], kind="stable")]
             ends = float(slo_ms[order].min()), float(slo_ms[order].max())
