@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.formulations.master.plans import dealt
-from provision.formulations.pricing.alone.assemble import Layout, assemble
+from provision.formulations.pricing.alone.assemble import Layout, assemble, capped
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rates import Member, Members, lowered
 from provision.formulations.search.problem import Group, Problem
@@ -198,18 +198,15 @@ def _rates(problem: Problem, patterns: list[Column], workloads: dict[tuple[int, 
     Each workload's rate is divided among its replicas in proportion to what they can carry, within the limits per GPU.
     ``places`` are (pattern, place, GPU).
     """
-    caps = {member: group.cap_rps for group in problem.groups for member in group.members}
-    on_gpu: defaultdict[tuple[int, int], float] = defaultdict(float)
-    for at, place, gpu in places:
-        on_gpu[workloads[at, place], gpu] += patterns[at].rps[place]
-    total: defaultdict[int, float] = defaultdict(float)
-    for (one, _), rps in on_gpu.items():
-        total[one] += min(rps, caps[one])
-    if any(total[one] < problem.planned_rps(one) * (1 - DUST) for one in caps):
+    planned, most = np.zeros((2, len(problem.instance.workloads)))
+    for group in problem.groups:
+        for one in group.members:
+            planned[one], most[one] = problem.planned_rps(one), group.cap_rps
+    who = np.array([workloads[at, place] for at, place, _ in places], int)
+    rps = np.array([patterns[at].rps[place] for at, place, _ in places])
+    rps *= capped(who + len(planned) * np.array([gpu for *_, gpu in places], int), rps, most[who])
+    total = np.bincount(who, rps, len(planned))
+    if (total < planned * (1 - DUST)).any():
         return None
-    rates = {}
-    for at, place, gpu in places:
-        one = workloads[at, place]
-        part = patterns[at].rps[place] * min(1.0, caps[one] / on_gpu[one, gpu])
-        rates[at, place] = part * min(1.0, problem.planned_rps(one) / total[one])
-    return rates
+    part = np.minimum(1.0, planned / np.maximum(total, DUST))
+    return {(at, place): rate for (at, place, _), rate in zip(places, (rps * part[who]).tolist(), strict=True)}

@@ -13,6 +13,7 @@ from provision.formulations.search.partitions import Partitions
 from provision.formulations.search.segments import Segments, cap_rps
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.collection import uncollected
+from provision.models.base.tolerances import DUST
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
 
@@ -148,7 +149,7 @@ def _rates(
     for index in np.flatnonzero(np.isfinite(caps)):
         rows, name = np.flatnonzero(workload == index), instance.workloads[index].name
         room_rps = [max(caps[index] - beside[at, name], 0.0) for at in gpu[rows].tolist()]
-        capacity[rows] *= _capped(gpu[rows], capacity[rows], np.array(room_rps))
+        capacity[rows] *= capped(gpu[rows], capacity[rows], np.array(room_rps))
     total = np.bincount(workload, capacity, len(planned))
     return (capacity * (planned / np.where(total > 0, total, 1))[workload]).tolist()
 
@@ -165,13 +166,12 @@ def _beside(
     return found
 
 
-def _capped(gpu: Ints, capacity: Floats, most: Floats) -> Floats:
+def capped(gpu: Ints, capacity: Floats, most: Floats | float) -> Floats:
     """Factors that scale the capacities of the segments on each GPU down, so that their sum is at most ``most``.
 
     ``gpu``, ``capacity`` and ``most`` have one entry per segment.
     """
-    on_gpu = np.bincount(gpu, capacity)[gpu]
-    return np.minimum(1, most / on_gpu)
+    return np.minimum(1, most / np.maximum(np.bincount(gpu, capacity)[gpu], DUST))
 
 
 def deal(
