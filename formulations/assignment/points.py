@@ -1,4 +1,4 @@
-"""Operating points of replicas that share whole GPUs under interference, and rows by which they keep their deadlines.
+"""Operating points of replicas that share whole GPUs by iGniter's model, and rows by which they keep their deadlines.
 
 A point is a batch size, units of the SMs, and a *level*: the range of times for which a batch may hold its process
 beside all neighbours. The longest time of the level is the point's deadline, which rows keep; the shortest time tells
@@ -7,7 +7,6 @@ level), and a relaxation elsewhere, which is refined where a solution claims mor
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,20 +15,15 @@ from provision.formulations.assignment.description import Description
 from provision.formulations.assignment.patterns import clients_of
 from provision.formulations.pricing.listing import undominated
 from provision.models.base.arrays import Floats, Ints
-from provision.models.base.tolerances import LOOSE, RELAXED, TOLERANCE
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import WHOLE
-from provision.models.performance import colocation, igniter
-from provision.models.performance.colocation import Colocation
+from provision.models.performance import igniter
 from provision.models.performance.igniter import IgniterProfiles
 from provision.models.performance.sm_shares import units_of
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.workload import FleetEntry
 from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 
-Interfering = IgniterProfiles | Colocation
-"""The kinds of performance data whose replicas slow each other by sums over neighbours."""
-SEGMENTS, SEGMENT_RATIO = 6, 2.0
-"""The segments of a sum of demands, each with its chord of the norm, and the ratio of their successive ends."""
 SLOW_RPS = 1e-9
 """A rate that stands for none, where a rule asks for one."""
 
@@ -51,15 +45,14 @@ class Points(NamedTuple):
     rps, part
         The most requests/s that the point carries, and the fraction of the planned rate that they are, at most 1.
     demand
-        (points, resources) what a replica adds to what slows its neighbours: by iGniter's model L2 utilisation and
-        power (W), by co-location data demands to the power of the norm.
+        (points, 2) what a replica adds to what slows its neighbours: L2 utilisation and power (W).
     most
         The most replicas at this point that are of use on one GPU.
     terms
         The arrays of the performance model, in the order of the points.
     """
 
-    data: Any
+    data: IgniterProfiles
     limit: int
     clients: int
     memory_limit_gib: float
@@ -74,13 +67,13 @@ class Points(NamedTuple):
     part: Floats
     demand: Floats
     most: Ints
-    terms: Any
+    terms: igniter.Terms
 
     def only(self, rows: Ints) -> "Points":
         """The points with the given indices."""
         arrays: dict[str, Any] = {name: value[rows] for name, value in self._asdict().items()
                                   if isinstance(value, np.ndarray)}
-        return self._replace(**arrays, terms=type(self.terms)(*(column[rows] for column in self.terms)))
+        return self._replace(**arrays, terms=igniter.Terms(*(column[rows] for column in self.terms)))
 
     def base(self, point: int) -> Base:
         """What a point has in common with the points at its other levels."""
@@ -88,12 +81,9 @@ class Points(NamedTuple):
 
     def hold_ms(self, at: Ints, count: int, others: Floats) -> Floats:
         """For how many ms batches hold their processes on a GPU with ``count`` replicas; infinite if it has no clock
-        left. ``at`` are indices of points, ``others`` (..., resources) the sums of the neighbours' demands.
+        left. ``at`` are indices of points, ``others`` (..., 2) the sums of the neighbours' demands.
         """
-        terms = type(self.terms)(*(column[at] for column in self.terms))
-        if isinstance(self.data, Colocation):
-            longer_ms = terms.slope_ms * np.maximum(others, 0.0) ** (1 / self.data.norm_order)
-            return np.asarray(terms.solo_ms + longer_ms.sum(axis=-1) - self.load_ms[at])
+        terms = igniter.Terms(*(column[at] for column in self.terms))
         _, rps = igniter.in_company(self.data.hardware, terms, np.array(count), others[..., 0],
                                     others[..., 1] + terms.power_w)
         with np.errstate(divide="ignore"):
@@ -103,28 +93,19 @@ class Points(NamedTuple):
         """(points, criteria) of two points of one model, one with no larger criteria keeps its deadline beside all
         neighbours beside which the other does, and burdens them no more.
 
-        By iGniter's model, with D the deadline less the time to answer, A the active and S the scheduling time, they
+        With D the deadline less the time to answer, A the active and S the scheduling time, they
         are A - D and -(D - S) / A. Proof: beside neighbours that leave the clock f/F, a point is feasible when x + A y
         <= D, where x >= S is its scheduling time and y >= 1 its cache factor, both divided by the clock; x and y are
         the same functions of the neighbours for all points of a model. The pairs (x, y) that a point tolerates form a
         triangle with the corners (S, 1), (D - A, 1) and (S, (D - S) / A). Less power, another criterion, means no lower
         clock.
         """
-        terms = self.terms
-        if isinstance(self.data, Colocation):
-            return np.column_stack([self.demand, per_norm(self)])
-        deadline_ms = self.room_ms - terms.feedback_ms
+        terms, deadline_ms = self.terms, self.room_ms - self.terms.feedback_ms
         return np.column_stack([self.demand, terms.active_ms - deadline_ms,
                                 (terms.scheduling_ms - deadline_ms) / terms.active_ms])
 
 
-def per_norm(points: Points) -> Floats:
-    """(points, resources) what a unit of a norm takes of the time that a point of co-location data has left alone."""
-    left_ms = points.room_ms + points.load_ms - points.terms.solo_ms
-    return np.asarray(points.terms.slope_ms / np.maximum(left_ms, 1e-12)[:, None])
-
-
-def points_of(instance: Instance, entry: FleetEntry, data: Interfering, edges: Mapping[Base, Sequence[float]]
+def points_of(instance: Instance, entry: FleetEntry, data: IgniterProfiles, edges: Mapping[Base, set[float]]
               ) -> Points | None:
     """The points that no other point dominates; None if there are none. ``edges`` are further ends of levels, in ms."""
     tables = [_levels(instance, entry, data, w, number, edges) for w, workload in enumerate(instance.workloads)
@@ -134,11 +115,11 @@ def points_of(instance: Instance, entry: FleetEntry, data: Interfering, edges: M
     joined: dict[str, Any] = {name: np.concatenate([getattr(table, name) for table in tables])
                               for name, value in tables[0]._asdict().items() if isinstance(value, np.ndarray)}
     terms = map(np.concatenate, zip(*(table.terms for table in tables), strict=True))
-    return tables[0]._replace(**joined, terms=type(tables[0].terms)(*terms))
+    return tables[0]._replace(**joined, terms=igniter.Terms(*terms))
 
 
-def _levels(instance: Instance, entry: FleetEntry, data: Interfering, w: int, number: int,
-            edges: Mapping[Base, Sequence[float]]) -> Points:
+def _levels(instance: Instance, entry: FleetEntry, data: IgniterProfiles, w: int, number: int,
+            edges: Mapping[Base, set[float]]) -> Points:
     """The undominated points of one model of a workload."""
     workload, planned = instance.workloads[w], instance.planned_rps(instance.workloads[w])
     alone, counted = _alone(instance, entry, data, w, number), instance.objective == THROUGHPUT
@@ -170,30 +151,27 @@ def _levels(instance: Instance, entry: FleetEntry, data: Interfering, w: int, nu
     return table.only(undominated(features, most=len(features)))
 
 
-def _alone(instance: Instance, entry: FleetEntry, data: Interfering, w: int, number: int) -> Points:
+def _alone(instance: Instance, entry: FleetEntry, data: IgniterProfiles, w: int, number: int) -> Points:
     """Every batch size and number of units of a model; ``room_ms`` is the time for which a batch holds its process
     alone on a GPU.
     """
-    share = data.hardware.unit_share if isinstance(data, IgniterProfiles) else data.unit_share
+    share = data.hardware.unit_share
     model, limit, sizes = instance.workloads[w].models[number], units_of(share), np.arange(1, data.max_batch + 1)
     units, batch = (axis.ravel() for axis in np.meshgrid(np.arange(1, limit + 1), sizes))
     known = np.array([data.stated[model].memory_gib(size) or 0.0 for size in sizes.tolist()])[batch - 1]
-    solo_terms: Any = colocation.solo_terms if isinstance(data, Colocation) else igniter.solo_terms
-    terms = solo_terms(data, model, batch, np.asarray(share * units, np.float64))
-    if isinstance(data, IgniterProfiles) and instance.policy.rule.random_arrivals:  # smaller batches may demand more
+    terms = igniter.solo_terms(data, model, batch, np.asarray(share * units, np.float64))
+    if instance.policy.rule.random_arrivals:  # smaller batches may demand more
         terms = igniter.Terms(*(column.ravel() for column in igniter.most_demanding(
             igniter.Terms(*(column.reshape(len(sizes), -1) for column in terms)), axis=0)))
-    load_ms = terms.overlap_ms if isinstance(data, Colocation) else terms.load_ms
-    demand = terms.demand if isinstance(data, Colocation) else np.column_stack([terms.cache, terms.power_w])
+    demand = np.column_stack([terms.cache, terms.power_w])
     nothing, one = np.zeros(len(batch)), np.ones(len(batch), int)
     table = Points(data, limit, clients_of(entry, WHOLE), entry.type.memory_gib, w * one, number * one, batch, units,
-                   known, load_ms, nothing, nothing, nothing, demand, one, terms)
-    return table._replace(room_ms=table.hold_ms(np.arange(len(batch)), 1, np.zeros((1, demand.shape[1]))))
+                   known, terms.load_ms, nothing, nothing, nothing, demand, one, terms)
+    return table._replace(room_ms=table.hold_ms(np.arange(len(batch)), 1, np.zeros((1, 2))))
 
 
-def keep_igniter(program: Description, name: str, points: Points, x: Sequence[int], taken: Sequence[int]) -> None:
-    """Add the rows of the replicas on one GPU by iGniter's model (eqs. 1-11), which are exact: deadlines multiplied by
-    clock / deadline.
+def keep_deadlines(program: Description, name: str, points: Points, x: Sequence[int], taken: Sequence[int]) -> None:
+    """Add the rows of the replicas on one GPU (eqs. 1-11), which are exact: deadlines multiplied by clock / deadline.
 
     ``name`` is a name for the GPU. ``x`` and ``taken`` are for each point the variable of its number of replicas, and
     the one that is 1 if there are any. Levels of what slows replicas (neighbours, L2 utilisation, power above the cap)
@@ -220,49 +198,6 @@ def keep_igniter(program: Description, name: str, points: Points, x: Sequence[in
                          (per_excess, excess)], room[at], when)
 
 
-def keep_colocated(program: Description, name: str, points: Points, x: Sequence[int], taken: Sequence[int]) -> None:
-    """Add the rows of the co-location model, which are linear in norms of the neighbours' demands; see `keep_igniter`.
-
-    With S the sum of the neighbours' demands of a resource, a replica feels the norm S^(1/r). The range of S is
-    divided into segments; binary variables choose the one in which S lies, and there the chord of the root, which lies
-    below it, bounds the norm. So the rows exclude no plan. Neighbours of the same workload count beyond their points'
-    demands, once each.
-    """
-    felt, demands = per_norm(points), points.demand.T
-    most = [_fullest(points, demand) for demand in demands]
-    totals = [program.level(f"demand_{name}_{k}", list(zip(demand.tolist(), x, strict=True)), 0, most[k])
-              for k, demand in enumerate(demands)]
-    for w in np.unique(points.workload).tolist():
-        mine = np.flatnonzero(points.workload == w).tolist()
-        norms = []
-        for k, total in enumerate(totals):
-            own = [(-float(demands[k, at]), taken[at]) for at in mine]
-            others = program.level(f"others_{name}_{w}_{k}", [(1.0, total), *own], 0, most[k])
-            norms.append(_norm(program, f"{name}_{w}_{k}", others, most[k], points.data.norm_order))
-        for at in mine:
-            largest = max(1.0, float(felt[at].max()))
-            program.at_most([(float(per) / largest, norm) for per, norm in zip(felt[at], norms, strict=True)],
-                            (1 + LOOSE) / largest, taken[at])
-
-
-def _norm(program: Description, name: str, others: int, most: float, order: float) -> int:
-    """A variable that is at least a chord of the norm of ``others``, which are at most ``most``."""
-    norm = program.amount(f"norm_{name}", most ** (1 / order))
-    ends = [0.0, *(most / SEGMENT_RATIO**step for step in range(SEGMENTS - 1, -1, -1))]
-    here = [program.whole(f"segment_{name}_{at}", 1) for at in range(SEGMENTS)]
-    program.at_most([(-1.0, one) for one in here], -1)
-    for one, (low, high) in zip(here, pairwise(ends), strict=True):
-        if high > low:
-            slope = (high ** (1 / order) - low ** (1 / order)) / (high - low)
-            program.at_most([(1.0, others)], high * (1 + RELAXED), one)
-            program.at_most([(slope, others), (-1.0, norm)], slope * low - low ** (1 / order), one)
-    return norm
-
-
 def _fullest(points: Points, demand: Floats) -> float:
-    """The largest sum of a demand within the units of a GPU, by any replicas: an unbounded knapsack."""
-    best, densest = np.zeros((2, points.limit + 1))
-    np.maximum.at(densest, points.units, demand)
-    for units in range(1, points.limit + 1):
-        best[units] = max(best[units - own] + densest[own] for own in range(1, units + 1))
-    return float(best.max(initial=0.0))
+    """What no sum of a demand within the units of a GPU exceeds."""
+    return float((demand / points.units).max(initial=0.0)) * points.limit

@@ -14,8 +14,9 @@ import numpy as np
 
 from provision.formulations.assignment.description import Answer, Ended, Solver, Values
 from provision.formulations.assignment.points import Base
-from provision.formulations.assignment.rows import Block, Model, Refuted
+from provision.formulations.assignment.rows import Block, Model
 from provision.formulations.assignment.slots import Slots, slots_of, worths_of
+from provision.formulations.isolated.shared_relaxation import further_bound
 from provision.formulations.linear.highs import solve_linear
 from provision.formulations.search.feasibility import unservable
 from provision.formulations.search.problem import Problem, groups_of
@@ -83,7 +84,7 @@ class _Search:
     def __init__(self, instance: Instance, slots: list[Slots], control: Search, solver: Solver, name: str) -> None:
         self.instance, self.slots, self.control, self.solver, self.name = instance, slots, control, solver, name
         self.objective, self.progress = objective_of(instance), Progress(instance, control)
-        self.refuted, self.edges = Refuted(), defaultdict[Base, list[float]](list)
+        self.edges = defaultdict[Base, set[float]](set)
         self.together = self._together()
 
     @property
@@ -126,6 +127,8 @@ class _Search:
         elif progress.plan is not None:
             progress.prove(0.0)  # a plan of no GPUs costs nothing
         if not self.stated and not progress.proved and ended != "infeasible":
+            bound = further_bound(self.instance, self.control.left_s * LISTING)
+            progress.prove(bound if 0 < bound < math.inf else None)
             self._price(self.control.within(self.control.left_s * LISTING))
             ended = self._solve(self.together, self.control.left_s * TOGETHER).ended
         if not progress.proved and ended != "infeasible":
@@ -145,7 +148,7 @@ class _Search:
                   for e, entry in enumerate(self.instance.fleet) if entry.count != 0]
         while asked and not until.over:
             asked = any([one.ask(prices, floors[k]) for k, one in enumerate(self.slots) if one.oracles])
-            model = Model(self.instance, self.slots, plenty, self.refuted, opened=False)
+            model = Model(self.instance, self.slots, plenty, opened=False)
             known = solve_linear(model.program.as_rows())
             if known is None or self.instance.objective == THROUGHPUT:
                 return
@@ -169,13 +172,13 @@ class _Search:
 
     def _refinements(self) -> int:
         """How often the model has been refined."""
-        return len(self.refuted) + sum(map(len, self.edges.values()))
+        return sum(map(len, self.edges.values()))
 
     def _solve(self, blocks: list[Block], limit_s: float) -> Answer:
         """Solve a model of blocks; keep better plans, and the bound if the model excludes no plan."""
         progress, sense = self.progress, self.objective.sense
         value, bound = (None if one is None else self.objective.loss(one) for one in (progress.value, progress.bound))
-        model = Model(self.instance, self.slots, blocks, self.refuted, blocks is self.together, value, bound)
+        model = Model(self.instance, self.slots, blocks, blocks is self.together, value, bound)
         bounded = self.instance.objective != THROUGHPUT or all(one.stated or one.most_rps < math.inf
                                                                for one in self.slots)
         binding = bounded and (blocks is self.together or self.stated)

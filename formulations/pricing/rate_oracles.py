@@ -110,7 +110,7 @@ def rates_of(problem: Problem, until: Deadline = NEVER) -> dict[int, list[RateOr
     """
     found: dict[int, list[RateOracle]] = {}
     for shared in problem.shareable:
-        made = _made(problem, shared, until)
+        made = rate_oracle(problem, shared, until)
         found.setdefault(shared.slice_type, []).extend([] if made is None else [made])
     if not problem.fills:
         for at in np.flatnonzero((problem.single_rps > 0).any(axis=0)).tolist():
@@ -118,7 +118,7 @@ def rates_of(problem: Problem, until: Deadline = NEVER) -> dict[int, list[RateOr
     return found
 
 
-def _made(problem: Problem, shared: Shareable, until: Deadline) -> RateOracle | None:
+def rate_oracle(problem: Problem, shared: Shareable, until: Deadline) -> RateOracle | None:
     """The RateOracle of one shareable slice type for one performance file; None if it cannot be shared."""
     make = way_of(shared.data.kind).rates
     made: RateOracle | None = None

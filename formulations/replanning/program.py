@@ -12,7 +12,7 @@ layout without slices), of the slices that hold each pattern, and of the GPUs th
 
 Destroyed slices and started replicas have a cost in the objective. If a GPU may carry only a share of a workload, every
 GPU is a *pool* of its own; otherwise one pool has all GPUs. The program is exact if all patterns can be listed
-(`patterns`). If they are listed in part, a second program with open slots gives the bound.
+(`patterns`).
 """
 
 import math
@@ -140,28 +140,22 @@ def replan_counts(
     gpus = _gpus(instance, segments, layouts, options, allow, known)
     if gpus is None:
         return unknown
-    loose = any(options.opened)
     program = _Program(instance, segments, gpus, options, change_cost, allow == "batches")
-    bounded = _Program(instance, segments, gpus, options, change_cost, allow == "batches", loose).solve(
-        until.left_s / 2, gap) if loose else None
     found = program.solve(until.left_s, gap)
     new = None if found.x is None else program.plan(np.round(found.x).astype(int).tolist(), plan)
     new = new if new is not None and holds(new) else None
-    proof = bounded or found
-    if proof.status == "infeasible":
+    if found.status == "infeasible":
         return Replanned("infeasible", 0.0, None)
-    bound = max(proof.bound - SOLVER * max(1.0, abs(proof.bound)), 0.0) if math.isfinite(proof.bound) else 0.0
-    status = "unknown" if new is None else "feasible" if loose else found.status
-    return Replanned(status, bound + change_cost * outside, new)
+    bound = max(found.bound - SOLVER * max(1.0, abs(found.bound)), 0.0) if math.isfinite(found.bound) else 0.0
+    return Replanned("unknown" if new is None else found.status, bound + change_cost * outside, new)
 
 
 def _gpus(instance: Instance, segments: Segments, layouts: list[Layout], options: Options, allow: str, known: float
           ) -> list[_Gpus] | None:
     """The GPUs of the running plan by layout, and those that may be added; None if these are too many pools."""
-    routed = any(pattern.routed for patterns in options.anew for pattern in patterns)
     fresh = [(tiers, Layout(tiers[0], (), turns_of(instance, segments, tiers[0], ())))
              for tiers in first_entries(instance).values() if allow != "batches"]
-    several = routed or any(len(turn.new) > 1 for _, layout in fresh for turn in layout.turns) or any(
+    several = any(len(turn.new) > 1 for _, layout in fresh for turn in layout.turns) or any(
         len(layout.going) > 1 for layout in layouts)
     apart = several and any(one.max_share_per_gpu < 1 for one in instance.workloads)
     alike = defaultdict[tuple[int, Layout], list[int]](list)
@@ -194,12 +188,10 @@ class _Program:
         The problem, the GPUs, and what slices may hold.
     change_cost, batches
         The cost of a change, and whether only batches may change.
-    opened
-        Whether the program is for a lower bound: slices may then also hold patterns that are not listed.
     """
 
     def __init__(self, instance: Instance, segments: Segments, gpus: list[_Gpus], options: Options, change_cost: float,
-                 batches: bool, opened: bool = False) -> None:
+                 batches: bool) -> None:
         self.instance, self.segments, self.gpus, self.options = instance, segments, gpus, options
         self.change_cost, self.program = change_cost, Description()
         self.kept = defaultdict[tuple[int, Going], Terms](list)
@@ -212,13 +204,10 @@ class _Program:
             for at, (pool, going) in enumerate(self.kept)
             for q, (pattern, started) in enumerate(options.on.get(going, ())) if not (batches and started)]
         self.held += [
-            _Held(self.program.whole(f"anew_{pool}_{k}_{q}", math.inf), pool, k, None, pattern, len(pattern.replicas))
+            _Held(self.program.whole(f"anew_{pool}_{k}_{q}", math.inf), pool, k, None, pattern, len(pattern))
             for pool, k in self.slots if not batches for q, pattern in enumerate(options.anew[k])]
-        self.offers, self.extra = (defaultdict[int, Terms](list) for _ in range(2))
         taken = {place: [(-number, at) for number, at in terms] for place, terms in self.slots.items()}
         going_on = {place: [(-number, at) for number, at in terms] for place, terms in self.kept.items()}
-        for k in range(len(segments.slice_types) if opened else 0):
-            self._open(k, taken)
         for one in self.held:
             self.objective.append((change_cost * one.started, one.number))
             taken[one.pool, one.slice_type].append((1.0, one.number))
@@ -261,50 +250,21 @@ class _Program:
         largest share.
         """
         workload, share = self.instance.workloads[w], self.instance.workloads[w].max_share_per_gpu
-        by_pool, number = defaultdict[int, list[tuple[_Held, float]]](list), list[tuple[float, int]](self.extra[w])
+        by_pool, number = defaultdict[int, list[tuple[_Held, float]]](list), list[tuple[float, int]]()
         for one in self.held:
-            if many := sum(replica.workload == w for replica in one.pattern.replicas):
-                part = parts_of(self.instance, one.pattern)[w]
-                by_pool[one.pool].append((one, part if one.pattern.routed else min(part, share)))
+            if many := sum(replica.workload == w for replica in one.pattern):
+                by_pool[one.pool].append((one, min(parts_of(self.instance, one.pattern)[w], share)))
                 number.append((many, one.number))
         carried: Terms = [(part, one.number) for several in by_pool.values() for one, part in several]
         if share < 1 and 0 not in by_pool:
             carried = [(1.0, self.program.amount(f"carried_{w}_{pool}", share)) for pool in by_pool]
             for (_, total), several in zip(carried, by_pool.values(), strict=True):
                 self.program.at_most([(1.0, total), *((-part, one.number) for one, part in several)], 0)
-                self.program.at_most([(part, one.number) for one, part in several if one.pattern.routed], share)
         if self.instance.planned_rps(workload) > 0:
-            self.program.at_most([(-part / EXACT, at) for part, at in [*carried, *self.offers[w]]], -1 / EXACT)
+            self.program.at_most([(-part / EXACT, at) for part, at in carried], -1 / EXACT)
         self.program.at_most([(-many, at) for many, at in number], -workload.min_replicas)
         if workload.max_replicas is not None:
             self.program.at_most(number, workload.max_replicas)
-
-    def _open(self, k: int, taken: dict[tuple[int, int], Terms]) -> None:
-        """Add slots of a type with unlisted patterns, each within one of the relaxations. At most as many replicas may
-        go on there as run on slices that are kept; all others are started.
-        """
-        program, pools = self.program, [pool for pool, of in self.slots if of == k]
-        for r, level in enumerate(self.options.opened[k]):
-            slots = [program.whole(f"open_{pool}_{k}_{r}", math.inf) for pool in pools]
-            for pool, one in zip(pools, slots, strict=True):
-                taken[pool, k].append((1.0, one))
-            time, processes = [(-1.0, one) for one in slots], [(-float(level.clients), one) for one in slots]
-            for w in np.flatnonzero(np.isfinite(level.time)).tolist():
-                name = f"{k}_{r}_{w}"
-                offer, replicas = program.amount(f"offer_{name}", 1.0), program.amount(f"processes_{name}", math.inf)
-                stay, start = (program.whole(f"{what}_{name}", math.inf) for what in ("stay", "start"))
-                runs = [(-many * sum(key.workload == w for key in going.keys), at)
-                        for (_, going), terms in self.kept.items() if going.slice_type == k for many, at in terms]
-                program.at_most([(1.0, stay), *runs], 0)
-                program.at_most([(1.0, offer), (-float(level.most[w]), replicas)], 0)
-                program.at_most([(1.0, replicas), (-level.clients, stay), (-level.clients, start)], 0)
-                self.objective.append((self.change_cost, start))
-                time.append((float(level.time[w]), offer))
-                processes.append((1.0, replicas))
-                self.offers[w].append((1.0, offer))
-                self.extra[w] += [(1.0, stay), (1.0, start)]
-            program.at_most(time, 0)
-            program.at_most(processes, 0)
 
     def solve(self, limit_s: float, gap: float) -> IntegerSolution:
         """Solve the program for at most ``limit_s`` seconds."""
@@ -332,9 +292,8 @@ class _Program:
                     and held.going in (None, slot.going))
             for _, slot in zip(range(values[held.number]), free, strict=False):
                 slot.pattern = held.pattern
-        empty = SlicePattern(())
         return plan_of(self.instance, (entry for _, entry, _ in found), (
-            [(slot.profile, slot.start, slot.pattern or empty) for slot in mine if slot.going or slot.pattern]
+            [(slot.profile, slot.start, slot.pattern or ()) for slot in mine if slot.going or slot.pattern]
             for *_, mine in found), NAME)
 
     def _slots(self, gpus: _Gpus, turn: tuple[tuple[int, ...], tuple[tuple[int, int], ...]], before: Plan, g: int

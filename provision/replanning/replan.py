@@ -7,7 +7,7 @@ from typing import Any
 from provision.formulations.replanning.program import ALLOWED, Replanned, replan_counts
 from provision.heuristics.inss import inss
 from provision.heuristics.parvagpu import changes
-from provision.models.base.clock import Stopwatch, end_if_asked
+from provision.models.base.clock import Deadline, Stopwatch, end_if_asked
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.known import known
 from provision.models.base.tolerances import TOLERANCE
@@ -153,7 +153,7 @@ def _either(instance: Instance, plan: Plan, change_cost: float, allow: str, limi
     def holds(one: Plan) -> bool:
         return verify(instance, one).ok
 
-    known: list[Plan] = []
+    known, until = list[Plan](), Deadline(limit_s)
     if allow == "slices" and any(one.max_share_per_gpu < 1 for one in instance.workloads):
         first = solve(instance, time_limit_s=KNOWN * limit_s, replay=False, kept=kept, slack="no").plan
         known = [one for one in [*others, *_plans(first)] if holds(one)]  # a value that bounds the number of GPUs
@@ -161,7 +161,7 @@ def _either(instance: Instance, plan: Plan, change_cost: float, allow: str, limi
                           min(map(weighted, known), default=float("inf")))
     if exact.status == "optimal" or exact.status.startswith("infeasible"):
         return exact
-    left_s = (1 - EXACT) * limit_s
+    left_s = max(until.left_s, (1 - EXACT) * limit_s)
     around = replan_around(instance, plan, change_cost, allow, left_s, [*others, *_plans(exact.plan)], kept)
     bound = max(exact.bound, around.bound)
     if around.plan is None:

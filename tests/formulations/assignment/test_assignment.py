@@ -155,11 +155,10 @@ COLOCATED = [{"slo_ms": (1.0, 1.0, 1.0), "rate": 1.0}, {"slo_ms": (0.6, 0.7, 0.9
 
 @pytest.mark.parametrize("name", TWINS)
 @pytest.mark.parametrize("kind", range(len(COLOCATED)))
-def test_colocation_rows_agree_with_the_search_of_patterns(name, kind, monkeypatch):
-    """Without a plan to begin with and without weights of sets, chords alone decide, and plans refute them."""
+def test_colocated_replicas_agree_with_the_master_program(name, kind):
+    """Without a plan to begin with, the oracle's patterns and worths prove the optimum."""
     instance = colocated(**COLOCATED[kind])
     best = provision.solve(instance, "master", 90, replay=False)
-    monkeypatch.setattr("provision.formulations.assignment.solve.worths_of", lambda *arguments: None)
     outcome = method(name).run(instance, Search(90, 0, dict(method(name).parameters)))
     assert (best.status, outcome.status) == ("optimal", "optimal")
     assert same(objective_of(instance).value(outcome.plan), best.objective)
@@ -206,12 +205,9 @@ def test_worths_of_workloads_exclude_no_plan(seed):
 @settings(max_examples=12, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10**6), free=st.booleans(), rule=st.sampled_from(["half_slo", "queueing"]))
 def test_rows_of_interference_exclude_no_valid_gpu(seed, free, rule):
-    """Random replicas on a GPU: those that keep their deadlines by the performance model break no row, and by iGniter's
-    model, whose rows are exact, the others do.
-    """
+    """Random replicas on a GPU: those that keep their deadlines by iGniter's model break no row, and the others do."""
     draw, motivation = random.Random(seed), provision.read("igniter-motivation")
-    kind = draw.choice(["igniter-v100", "colocation-v100"])
-    data = motivation.replace(performance=[kind]).performance[0].model_copy(update={"max_batch": 12})
+    data = motivation.performance[0].model_copy(update={"max_batch": 12})
     workloads = [one.model_copy(update={"max_replicas": None if free else 1, "min_replicas": 0,
                                         "rate_rps": one.rate_rps * 0.5}) for one in motivation.workloads]
     instance = motivation.replace(workloads=workloads, performance=[data]).with_policy(latency_budget=rule)
@@ -220,21 +216,20 @@ def test_rows_of_interference_exclude_no_valid_gpu(seed, free, rule):
     at = np.array(draw.sample(range(len(points.batch)), draw.randint(1, 3)))
     if not free:
         at = np.array(list({points.workload[one]: one for one in at}.values()))
-    model = Model(instance, slots, [Block(0, 1)], [], opened=False)
+    model = Model(instance, slots, [Block(0, 1)], opened=False)
     others = points.demand[at].sum(axis=0) - points.demand[at]
     hold_ms = points.hold_ms(at, len(at), np.maximum(others, 0.0))
     fits = points.units[at].sum() <= points.limit and (hold_ms <= points.room_ms[at]).all()
     program = model.program
     program.rows = [row for number, row in enumerate(program.rows) if number not in model.rated.values()]
-    for point, x in enumerate(model.shared[0][0].x):
+    for point, x in enumerate(one.variable for one in model.choices[0] if one.at is not None):
         program.at_most([(1.0, x)], float(point in at))
         program.at_most([(-1.0, x)], -float(point in at))
     program.objective = []
     if fits:
         for solved in (cpsat.solve_cpsat, milp.solve_pulp):
             assert solved(program, Search(20), 20.0, lambda values: None).ended == "optimal"
-    elif kind == "igniter-v100" and (points.units[at].sum() > points.limit
-                                     or (hold_ms > points.room_ms[at] * (1 + 1e-4)).any()):
+    elif points.units[at].sum() > points.limit or (hold_ms > points.room_ms[at] * (1 + 1e-4)).any():
         assert milp.solve_pulp(program, Search(20), 20.0, lambda values: None).ended == "infeasible"
 
 
@@ -339,7 +334,7 @@ def test_a_slot_is_worth_what_the_best_of_its_files_allows():
     """A slice type that two files share differently: three workloads at price 1 may be together, as one file allows."""
     instance = provision.read("parvagpu-s2-shared")
     slots = slots_of(instance, NEVER)[-1]
-    slots.oracles = [(slots.problems[0], _Bounded(most)) for most in (3.0, 1.0)]
+    slots.oracles, slots.further = [_Bounded(most) for most in (3.0, 1.0)], []
     assert not slots.ask(np.ones(len(instance.workloads)), 0.0)
     assert slots.worths[0] == pytest.approx(1 / 3)
 
