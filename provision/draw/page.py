@@ -18,8 +18,10 @@ from provision.models.problem.instance import Instance
 Shown = str | tuple[str, str]
 """The text of a cell, or a pair of the text and the CSS class that highlights it."""
 
-MAP_FROM, ACROSS = 40, 80
-"""The number of GPUs above which a map of all of them is drawn first, and how many of its cells stand side by side."""
+MAPPED, ACROSS = range(41, 5001), 80
+"""The numbers of GPUs with which a map of all of them is drawn first (with more, a page would be too large for
+browsers), and how many of its cells stand side by side.
+"""
 TAIL = 3
 """The number of characters at the end of a name that are kept when the name is shortened."""
 READING = ("Each row is a GPU, or several that look alike, its memory from left to right. Each coloured box is a slice "
@@ -61,7 +63,7 @@ def plan_parts(drawing: Drawing, report: Report | None = None) -> list[str]:
         _proof(drawing.standing) if drawing.standing else "",
         _verdict(report) if report else "",
         _notes(drawing.problems),
-        _map(drawing) if drawing.plan.gpu_count > MAP_FROM else "",
+        _map(drawing) if drawing.plan.gpu_count in MAPPED else "",
         f"<p>{READING} In a box: {drawing.key}.</p>" if drawing.rows else "",
         f'<div class="gpus">{"".join(_gpu(row, drawing.styles) for row in drawing.shown)}</div>',
         "".join(f"<p>{text(note)}</p>" for note in drawing.notes),

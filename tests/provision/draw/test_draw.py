@@ -193,6 +193,12 @@ def test_alike_gpus_are_drawn_once_whatever_their_rates():
     assert "GPU 0, 2-4" in render_page(drawing.plan)
 
 
+@pytest.mark.parametrize(("gpus", "mapped"), [(40, False), (41, True), (6000, False)])
+def test_a_page_has_a_map_of_many_gpus_but_not_of_thousands(gpus, mapped):
+    page = render_page(plan(*[gpu(piece("3g.40gb", 0))] * gpus))
+    assert (f"map of {gpus} GPUs" in page) == mapped and len(page) < 10**6
+
+
 def test_styles_are_stable_and_distinct():
     names = [f"w{index}" for index in range(len(PALETTE) * PATTERNS)]
     assert len(set(styles(names).values())) == len(names)
