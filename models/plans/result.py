@@ -28,7 +28,7 @@ class SloMet:
     percentile: float
     limit_ms: float
     met_ms: float | None
-    late: float
+    late: float = 0.0
 
     @property
     def held(self) -> bool:
