@@ -5,9 +5,7 @@ instances, whose plans are valid for it, too: with fewer GPU types, for example,
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 
-import numpy as np
-
-from provision.formulations.values.classes import bins
+from provision.formulations.values.classes import classes_of
 from provision.heuristics.core.greedy import without_sharing
 from provision.models.base.errors import UnsupportedError
 from provision.models.plans.plan import Plan, Replica
@@ -65,25 +63,18 @@ def similar(instance: Instance) -> Iterator[Instance]:
     all have the shortest of their SLOs and the highest of their rates. Nothing is yielded if nearly as many workloads
     would be distinct as before.
     """
-    alike: dict[object, list[int]] = {}
-    for at, one in enumerate(instance.workloads):
-        if one.rate_rps > 0:
-            limits = one.limits if one.tokens else None
-            alike.setdefault((one.models, instance.policy.traffic_of(one), one.tokens, limits), []).append(at)
+    served = [at for at, one in enumerate(instance.workloads) if one.rate_rps > 0]
+    by_slo = classes_of(instance, served, SIMILAR.slos, each=True)
+    classes = [few for one in by_slo for few in one.by_rate(SIMILAR.rates)]
+    if len(classes) > SIMILAR.part * len({(one.models, one.slo_ms, one.rate_rps) for one in instance.workloads}):
+        return
     workloads = list(instance.workloads)
-    for several in alike.values():
-        slo_ms, rate_rps = (np.array([getattr(workloads[at], name) for at in several])
-                            for name in ("slo_ms", "rate_rps"))
-        ranges = bins(slo_ms, SIMILAR.slos) * SIMILAR.rates + bins(rate_rps, SIMILAR.rates)
-        for number in np.unique(ranges):
-            here = np.flatnonzero(ranges == number)
-            equal = {"slo_ms": float(slo_ms[here].min()), "rate_rps": float(rate_rps[here].max())}
-            for at in here.tolist():
-                workloads[several[at]] = workloads[several[at]].model_copy(update=equal)
-    before, after = (len({(one.models, one.slo_ms, one.rate_rps) for one in several})
-                     for several in (instance.workloads, workloads))
-    if after <= SIMILAR.part * before:
-        yield instance.replace(workloads=workloads)
+    for alike in classes:
+        several = [workloads[at] for at in alike.members.tolist()]
+        equal = {"slo_ms": min(one.slo_ms for one in several), "rate_rps": max(one.rate_rps for one in several)}
+        for at, one in zip(alike.members.tolist(), several, strict=True):
+            workloads[at] = one.model_copy(update=equal)
+    yield instance.replace(workloads=workloads)
 
 
 def isolated(instance: Instance) -> Iterator[Instance]:
