@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def measure(instance, name, options) -> list[object]:
-    """GPUs, price and its bound per hour, gap, seconds (build + solve), CPU seconds, memory, status of one method."""
+    """One method's GPUs, price and bound per hour, gap, seconds, CPU seconds, peak GiB of this process, status."""
     before_s, limit_s = process_time(), LNS_SECONDS if name == "lns" else options.time_limit
     found = provision.solve(instance, name, limit_s, options.seed)
     bound = None if found.bound is None else round(found.bound, 3)

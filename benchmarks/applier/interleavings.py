@@ -144,7 +144,7 @@ class Schedule:
         return self.wrong + [f"{actor} destroyed what {maker} made" for maker, actor in self.makers.taken]
 
     def _own_former(self) -> None:
-        """What stands at the beginning was made by the applier of the state directory ``s0``."""
+        """Note the applier of the state directory ``s0`` as the maker of all present instances."""
         for kind in ("instance", "compute"):
             for row in self.node.state.rows[kind]:
                 handle = instance_number(row.gpu, row) if kind == "instance" else (

@@ -109,7 +109,7 @@ def read(path: Path) -> Result:
 
 
 def earlier(folder: str | None, name: str) -> Result:
-    """The result file that an earlier call of a long benchmark wrote; without rows where there is none."""
+    """The Result that an earlier call of a long benchmark wrote; an empty one if there is none."""
     path = Path(folder or "") / f"{name}.csv"
     return read(path) if folder is not None and path.exists() else Result({}, [], [])
 

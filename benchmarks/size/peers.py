@@ -162,7 +162,7 @@ def _cheapest(prices: Floats, rps: Floats, rate_rps: float) -> Ints:
 
 
 def _placed(instance: Instance) -> Plan:
-    """Whole GPUs that replicas share. The relaxation fills fractions of GPUs with equal replicas of one workload."""
+    """A Plan of shared GPUs. Pieces are sized for GPUs of equal replicas; ``ffd++`` then places them."""
     data = igniter_data(instance.performance)[instance.fleet[0].gpu]
     prices = 1 / np.arange(1, MOST_EQUAL + 1)
     table: dict[tuple[str, float], Floats] = {}

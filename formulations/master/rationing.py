@@ -173,8 +173,8 @@ class Rationing:
         return np.where(out, 0.0, np.where(share > 1 - SOLVER, 1.0, np.maximum(share, self.floor)))
 
     def _bound(self, weight: Floats, above: Sequence[tuple[Floats, float]], until: Deadline, enough: float) -> float:
-        """Tighten the lower bound on the weighted requests/s that are missed, until it is ``enough``, prices at the
-        numbers of GPUs that it needs improve it no more, or time is over.
+        """Return a lower bound on the missed requests/s, weighted by ``weight`` (workloads,). It rises until it is
+        ``enough``, pricing helps no more, or time is over.
         """
         bound, [partitions] = 0.0, [self.master.partitions]
         types, groups = self.master.rows["types"], len(weight)

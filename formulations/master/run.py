@@ -2,8 +2,8 @@
 programs and dives make plans.
 
 Where workloads may be split, they are first divided into parts with one replica each (`search.parts`). Splitting
-further seldom saves many GPUs, but it makes a larger program, whose prices converge slowly. The bound of the parts is
-none of the instance; prices of replicas prove that (`values`).
+further seldom saves many GPUs, but it makes a larger program, whose prices converge slowly. A bound of the parts is no
+bound of the instance; prices of replicas prove one (`values`).
 
 A plan is improved by keeping the patterns of most of its GPUs, while the integer program plans the other GPUs anew:
 large neighbourhood search over the columns of the master program (Shaw 1998). Every kept pattern raises the linear
@@ -126,7 +126,7 @@ class Run:
     proves
         Whether bounds of this Problem are bounds of the instance: not if workloads were divided.
     further
-        Goes on with other searches for some seconds.
+        Goes on with other searches for some seconds; what it returns is not used.
 
     Attributes
     ----------
@@ -190,11 +190,12 @@ class Run:
 
         It ends when the plan is proven optimal or within the gap that is asked for, when it is proven that there is no
         plan, when time is up, or when nothing more can be tried. After an earlier solve, plans that differ little from
-        that solve's plan are tried first.
+        that solve's plan are tried first, except for a large problem whose gap is small already.
         """
         if self.near is not None:
             self._tighten()
-            if not (self.large and self.bounds.gap <= SCHEDULE.close):
+            small = not self.large or self.bounds.gap > SCHEDULE.close
+            if small and math.isfinite(self.bounds.bound):
                 self._mend(self.near)
         if self.progress.plan is None:
             self.improve(self.turn_s)
@@ -232,7 +233,7 @@ class Run:
     def _tighten(self) -> None:
         """Add patterns that raise the bound, before a plan is made.
 
-        The plan comes from nearly all patterns where there are many groups, and from fewer where only a plan is wanted.
+        With few groups it ends once the bound is near its limit; where only a plan is wanted, already once it is fair.
         """
         fair = SCHEDULE.fair if self.problem.replicas >= SCHEDULE.fix_from else SCHEDULE.close
         for _ in self.bounds.rounds(self.search.within(self.turn_s)):
@@ -265,7 +266,7 @@ class Run:
         return None
 
     def improve(self, seconds: float = SCHEDULE.turn_s) -> bool:
-        """Make a plan of all patterns, and return whether it is better than the best so far.
+        """Make a plan of the patterns found so far, and return whether it is better than the best so far.
 
         The plan may take some ``seconds``. The one integer program of a large problem has its own limit.
         """
@@ -280,15 +281,15 @@ class Run:
 
         It is None if none is found, or if the linear program proves that none is better than the best plan known.
         """
-        many = self.problem.replicas >= SCHEDULE.fix_from
-        if self.large and (self.tried or many or self.bounds.gap > SCHEDULE.close):
+        fixes = self.problem.replicas >= SCHEDULE.fix_from
+        if self.large and (self.tried or fixes or self.bounds.gap > SCHEDULE.close):
             return self._dived(self.search.within(seconds))
         program, self.tried = self.columns.program, True
         relaxed = program.relaxed()
         if relaxed is None or math.ceil(self.columns.units(relaxed)) >= self._below():
             return None
         kept = relaxed.reduced <= max(SCHEDULE.nearly, np.sort(relaxed.reduced)[: SCHEDULE.most][-1])
-        fixed = (np.floor(relaxed.parts + SOLVER) * many).astype(int)
+        fixed = (np.floor(relaxed.parts + SOLVER) * fixes).astype(int)
         seconds = SCHEDULE.integral_s if self.large else seconds
         return program.integral(kept, fixed, min(seconds, self.search.left_s))
 

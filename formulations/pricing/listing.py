@@ -22,8 +22,8 @@ class TooManyError(Exception):
 def undominated(features: Floats, most: int = MOST_KEPT, until: Deadline = NEVER) -> Ints:
     """The indices of the rows that no other row equals or exceeds in every column. Of equal rows one is returned.
 
-    Rows with large sums come first, in blocks: they dominate most others, and if there are too many undominated rows,
-    the first blocks tell.
+    Rows are rounded to DIGITS and compared in blocks, large sums first: these dominate most others, and soon show
+    whether too many are undominated.
 
     Raises
     ------

@@ -102,7 +102,7 @@ class _Loader(yaml.CSafeLoader):
 
 
 def _whole_number(loader: Any, node: Any) -> int:
-    """The value of an integer, which is decimal: PyYAML's own function takes quadratic time for base 60 (1:30)."""
+    """The value of a decimal integer. PyYAML's own function takes quadratic time, for base 60 (1:30)."""
     return int(loader.construct_scalar(node).replace("_", ""))
 
 

@@ -114,7 +114,7 @@ def declare(parser: ArgumentParser, kind: type[BaseModel]) -> None:
 
 
 def given(kind: type[BaseModel], options: Namespace) -> dict[str, Any]:
-    """The fields of a record that parsed options give."""
+    """The parsed options that are fields of ``kind``."""
     return {name: value for name, value in vars(options).items() if name in kind.model_fields}
 
 

@@ -36,7 +36,7 @@ class ProfilePoints(NamedTuple):
 
     @property
     def where(self) -> tuple[Floats, Floats, Floats]:
-        """(batch, processes, compute_slices), the coordinates of all latency models."""
+        """(batch, processes, compute_slices), each (points,): the inputs of all latency models."""
         return self.batch, self.processes, self.compute_slices
 
     def take(self, which: Indices) -> ProfilePoints:

@@ -134,7 +134,7 @@ def _closer(measured: list["_Measured"], logs: np.ndarray, begin: np.ndarray, en
 
 
 def _weights(measured: list["_Measured"], logs: np.ndarray, engine: Engine) -> np.ndarray:
-    """The weights of the errors: small for latencies that depend strongly on the speed of the server. Servers of one
+    """(errors,) weights: small for latencies that depend strongly on the speed of the server. Servers of one
     kind differ in speed by SPREAD. Near saturation this difference alone changes latencies by far more than NOISE.
     """
     slower = logs + math.log1p(SPREAD)

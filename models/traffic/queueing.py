@@ -138,8 +138,8 @@ class Queueing(LatencyRule):
         return float(gammaincinv(more, self.traffic.percentile / 100)) / rate_rps * 1000
 
     def _steps(self) -> list[tuple[int, float]]:
-        """Sizes of bursts at a replica, ascending, each with the highest rate (requests/s) at which hardly any burst is
-        larger.
+        """Pairs (size of bursts, highest requests/s at which larger bursts make few requests late), ascending; see
+        ``bursts.steps``.
         """
         return steps(self.traffic.burst, self.traffic.whole_rps, 1 - self.traffic.percentile / 100)
 

@@ -203,7 +203,7 @@ def _beyond(factor: float) -> str:
 
 
 def _told(one: Margin) -> str:
-    """The percentile of latency, and what the rule says of it, as far as they are known."""
+    """The percentile of latency in words, replayed or by the rule; empty if it is unknown."""
     if one.tail is None:
         return ""
     if one.tail.what == BATCH:

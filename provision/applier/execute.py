@@ -207,8 +207,8 @@ class Executor:
         return list(quarantined.values()), present
 
     def _stuck(self, step: Step) -> str | None:
-        """Remove a slice whose compute instance could not be created; return why the removal fails, or None if it
-        works.
+        """Remove a slice whose compute instance could not be created. Return the error; None if the slice is gone, or
+        its removal was not tried.
         """
         if self.driver.call.hung:
             return None

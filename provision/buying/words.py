@@ -43,7 +43,7 @@ def _reserve(found: Purchase) -> Iterator[str]:
 
 
 def _beyond(found: Purchase, one: Reserved) -> str:
-    """A warning where most of a term lies beyond the table, which says nothing of the demand there."""
+    """A warning if the table covers less than half of the term; else an empty text."""
     days = (datetime.fromisoformat(one.ends) - datetime.fromisoformat(one.begins)) / timedelta(days=1)
     covered = timedelta(hours=found.hours) / timedelta(days=1)
     return f", which covers at most {covered:,.0f} of its {days:,.0f} days" if covered < days / 2 else ""

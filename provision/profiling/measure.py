@@ -133,7 +133,9 @@ def measure(point: Point, device: str, seconds: float) -> Measured | None:
 
 def _collected(workers: Sequence[BaseProcess], results: Any,
                seconds: float) -> Iterator[tuple[int, list[Timing] | None]]:
-    """Yield the number and the times of every worker; times have a Timing per batch, and are None if memory ran out."""
+    """Yield each worker's number and its Timings, one per batch; all are None once memory ran out. Raises InputError if
+    a worker fails.
+    """
     until = time.monotonic() + PATIENCE_S + seconds
     left = len(workers)
     while left:

@@ -174,7 +174,7 @@ class _Rationing:
 
     def planned(self, share: dict[str, float], seconds: float, start: Plan | None, replay: bool | None = False
                 ) -> Result | None:
-        """A plan of these shares within the fleet and the budget; None if none was found."""
+        """The Result for these shares within the fleet and the budget; None if it has no plan."""
         return affordable(served(self.given, share, self.budget), self.budget, seconds, self.seed, start, replay)
 
     def try_more(self, until: Deadline) -> None:

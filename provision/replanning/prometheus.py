@@ -77,7 +77,7 @@ def samples(url: str, query: str) -> list[dict[str, Any]]:
 
 
 def _answer(url: str, query: str) -> bytes:
-    """The bytes of the server's answer; if it is longer than MOST_BYTES, its first MOST_BYTES + 1 bytes."""
+    """At most MOST_BYTES + 1 bytes of the answer. Raises InputError if the server refuses or is too late."""
     address = f"{url.rstrip('/')}/api/v1/query?{urlencode({'query': query})}"
     answers: SimpleQueue[bytes | Exception] = SimpleQueue()
     # A timeout of the socket starts again with every byte; only another thread can end the wait for the whole answer.

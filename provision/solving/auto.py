@@ -1,6 +1,6 @@
 """The method ``auto``, a sequence of steps: a fast plan first, then the master program until proven or out of time.
 
-Every step begins with the best plan so far. The answer is the best plan and the best bound of all steps. Among plans of
+Most steps begin with the best plan so far. The answer is the best plan and the best bound of all steps. Among plans of
 the same cost, one with slack is preferred (``provision.solving.slack``).
 """
 
@@ -27,13 +27,16 @@ from provision.solving.steps import Step, isolated, narrower, of_others, similar
 from provision.solving.surviving import surviving
 
 DISTINCT = 200
-"""With more SLOs, a plan of classes of workloads comes first: the first plan of the master program takes long."""
+"""With more pairs of models and SLO, a plan of classes of workloads comes before the master program, whose first plan
+takes long.
+"""
 WALKED, VAST = 2000, 20_000
-"""With more SLOs than WALKED, or more distinct workloads than VAST, classes give the only plan and bound."""
+"""With more pairs than WALKED, or more distinct workloads than VAST, classes take the place of the master program."""
 
 
 def run(instance: Instance, search: Search) -> Outcome:
     """Run the steps; the outcome has the best plan and the best bound of all steps."""
+    slack = _wants_slack(instance, search)
     if instance.places is not None:
         from provision.solving.placing.placed import placed  # CP-SAT loads slowly
 
@@ -63,7 +66,7 @@ def run(instance: Instance, search: Search) -> Outcome:
         if progress.enough:
             break
     ended: Termination = "proved" if progress.proved else "completed" if progress.enough else found.termination
-    if progress.plan is not None and ended in ("proved", "completed") and _wants_slack(instance, search):
+    if progress.plan is not None and ended in ("proved", "completed") and slack:
         seconds = max(SCHEDULE.slack_s, SCHEDULE.slack_part * progress.search.elapsed_s)
         progress.plan = with_slack(instance, progress.plan, progress.bound, greedy.solve,
                                    progress.search.anew(time_limit_s=min(seconds, progress.search.left_s)))
@@ -102,12 +105,12 @@ def _mended(instance: Instance, search: Search) -> Outcome:
 def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     """Yield the steps, each with the seconds that it may take.
 
-    Greedy comes first, unless the search begins with its plan (parameter ``greedy=no``). Where it fills slices that
-    replicas share it takes long for many workloads, so that other plans come before: of narrower instances without
-    sharing, and of similar workloads as equal ones; and a bound of similar workloads merged into few.
-    Greedy plans all narrower instances as well. It need not where many workloads share GPUs under interference (then
-    ruin and recreate goes on from its plan), or where the master program finds better plans of narrower instances soon:
-    if patterns carry rates and arrivals are not random.
+    Greedy comes first, unless the search begins with its plan (parameter ``greedy=no``). It is quick if isolated
+    segments are ``mixes`` of replica sets. Otherwise it fills slices, which takes long for many workloads. So quicker
+    steps come before: plans without sharing, the bound of similar workloads merged into few, and the plan of similar
+    workloads as equal ones. Greedy plans narrower instances too, unless later steps have them ``covered``: ruin and
+    recreate, where ``many`` workloads share GPUs under interference, or the master program, where patterns carry rates
+    and arrivals are not random. The master program comes last, and after it the program over single GPUs.
     """
     asked = needs(instance)
     if "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features:  # its plans are valid for any rule
@@ -152,8 +155,8 @@ def _pooled(instance: Instance, search: Search) -> Outcome:
 
 
 def _least(instance: Instance) -> float | None:
-    """The bound that a plan needs at least one GPU, of the cheapest type; None if no workload has requests, and for the
-    most throughput.
+    """The price of one GPU of the cheapest type, which every plan needs; None if no workload has requests, or if the
+    objective is the most throughput.
     """
     served = any(instance.planned_rps(one) > 0 for one in instance.workloads) and instance.objective != THROUGHPUT
     return min(map(objective_of(instance).weight, instance.fleet)) if served else None

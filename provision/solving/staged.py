@@ -108,8 +108,8 @@ class _Choices:
                     self._quick({**self.best, name: size})
 
     def others(self) -> Iterator[Other]:
-        """Yield the instances of the best choice so far, if its sizes differ, and of all choices with the same size for
-        all workloads; sizes with the best quick plans come first.
+        """Yield the instance of the best choice so far, if it is not in ``alike``; then those of ``alike``, the best
+        quick plan first, which are also kept in ``begun``.
         """
         if self.best and self.best not in self.alike.values():
             yield self._other(self.best)

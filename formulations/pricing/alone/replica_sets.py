@@ -70,9 +70,8 @@ def _alike(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_replicas: 
 
 
 def _replica_set(throughput_rps: Floats, costs: Ints, rate_rps: Floats, least: int, reach: int) -> tuple[Ints, Ints]:
-    """(workloads,) costs and (workloads, slice types) counts of the cheapest sets of at least ``least`` segments.
-
-    ``reach`` is a cost that no cheapest set exceeds.
+    """(workloads,) costs and (workloads, slice types) counts of the cheapest sets that carry ``rate_rps`` on at least
+    ``least`` segments; none costs more than ``reach``.
     """
     rows = np.arange(len(rate_rps))
     best = np.argmax(throughput_rps / costs, axis=1)

@@ -124,7 +124,7 @@ def destroy_instance(driver: Driver, uuid: str, piece: SliceLayout, identity: in
     driver, uuid, piece
         The Driver, the GPU's UUID and the slice.
     identity
-        NVML's id of the instance, if known. An instance at the same start with another id is not destroyed.
+        NVML's id of the instance, if known. Raises InputError if the instance at this start has another id.
     """
     instance, found, _ = driver.find(uuid, piece)
     if identity is not None and identity != found:

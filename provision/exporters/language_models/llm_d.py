@@ -51,7 +51,7 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
 
 
 def _values(one: Servers, label: str) -> dict[str, Any]:
-    """The values of a release: its pods of one role; the other role has releases of its own."""
+    """The chart's values for one release, which has pods of one role only."""
     role = one.pool or "decode"
     return {
         "modelArtifacts": {"name": one.model, "uri": f"hf://{one.model}", "size": "500Gi",

@@ -117,7 +117,7 @@ def routes(instance: Instance, backends: Sequence[Backend], prefix: str) -> tupl
 
 
 def _weighted(instance: Instance, backends: Iterable[Backend]) -> Weighted:
-    """The backends of every workload, each with its weight, in the order of the workloads."""
+    """The backends of each workload that has any, with their weights. Raises InputError as ``weights`` does."""
     found: dict[str, list[Backend]] = {workload.name: [] for workload in instance.workloads}
     for one in backends:
         found[one.workload].append(one)

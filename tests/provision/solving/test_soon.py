@@ -73,3 +73,8 @@ def test_a_bound_below_the_rates_proves_that_the_fleet_is_too_small():
     instance = provision.read("inss-six")
     alone = instance.replace(fleet=[entry.model_copy(update={"mps": False}) for entry in instance.fleet])
     assert provision.solve(alone, "auto", 10).status == "infeasible"
+
+
+def test_a_wrong_value_of_slack_is_refused_before_the_search():
+    with pytest.raises(provision.InputError, match="slack=maybe"):
+        provision.solve("igniter-testbed-12", "auto", 1e-3, replay=False, slack="maybe")
