@@ -53,10 +53,9 @@ class Schedule:
     turns, idle, again
         The most attempts: of patterns at random prices (``turns``), in turn without a better plan (``idle``), and
         within one step (``again``).
-    exchanged, sharing, kicks, visits
-        Limits of the local search for plans: the patterns to choose from, the workloads that share a slice in those
-        that are listed for it, the times that it begins again, and the pairs that it compares at once. With more it
-        finds more plans and takes longer.
+    exchanged, kicks, visits
+        Limits of the local search for plans: the patterns to choose from, the times that it begins again, and the pairs
+        that it compares at once. With more it finds more plans and takes longer.
     some, half
         Parts of a whole: of the seconds of a turn that its lesser steps may take, and of other quantities.
     turn_s, growth
@@ -102,7 +101,6 @@ class Schedule:
     idle: int = 10
     again: int = 4
     exchanged: int = 50_000
-    sharing: int = 4
     kicks: int = 40
     visits: int = 500_000
     some: float = 0.3

@@ -177,10 +177,6 @@ class RateOracle(ABC):
         found = self.price(prices, floor, effort)
         return None if found.most > floor * (1 + NEAR) else found.patterns
 
-    def of_set(self, groups: Sequence[int]) -> Listing | None:
-        """Patterns with one replica of each of some groups, in more detail than ``listed``; None if there are none."""
-        return None
-
     def near(self, members: Members) -> list[Members]:
         """Patterns that differ slightly from a given one.
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from provision.formulations.master.rates.columns import RateColumns, Relaxed
 from provision.formulations.master.schedule import SCHEDULE
-from provision.formulations.pricing.rates import RateOracle
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.clock import Deadline
 from provision.models.base.compiled import compiled, inner
@@ -91,23 +90,6 @@ def drawn_slots(columns: RateColumns, found: Relaxed, counts: Sequence[int], gap
     slices = sum((many @ pool.partitions for pool, many in zip(columns.problem.pools, partitions, strict=True)),
                  np.zeros(len(found.slices), int))
     return partitions, np.repeat(np.arange(len(slices)), slices)
-
-
-def add_details(columns: RateColumns, oracles: Sequence[tuple[int, RateOracle]], found: Relaxed, floor: Floats,
-                until: Deadline) -> None:
-    """Add patterns of a few workloads in detail: those worth more than ``floor`` (slice types,), the best first."""
-    listed = []
-    for size in range(2, SCHEDULE.sharing + 1):
-        for groups in combinations(range(len(columns.all.rps)), size):
-            for slice_type, oracle in oracles:
-                if not (oracle.complete or columns.left_out[slice_type] or until.over):
-                    listing = oracle.of_set(groups)
-                    if listing is not None:
-                        listed.append((slice_type, listing, columns.worth(found, listing) - floor[slice_type]))
-    over = np.concatenate([np.zeros(1), *(one for _, _, one in listed)])
-    least = max(0.0, float(np.sort(over)[-SCHEDULE.exchanged :][0]))
-    for slice_type, listing, worth in listed:
-        columns.add(slice_type, listing.only(np.flatnonzero(worth > least)))
 
 
 def _demand(columns: RateColumns, found: Relaxed, patterns: Ints, slots: int) -> Demand:

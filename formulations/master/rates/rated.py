@@ -22,7 +22,7 @@ import numpy as np
 from provision.formulations.bounds.type_counts import TypeCounts
 from provision.formulations.master.rates.at_bound import completed, undominated_of, useful_at
 from provision.formulations.master.rates.columns import RateColumns, Relaxed
-from provision.formulations.master.rates.exchange import add_details, drawn_slots, exchanged
+from provision.formulations.master.rates.exchange import drawn_slots, exchanged
 from provision.formulations.master.rates.plans import Judge, full_plan
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.listing import TooManyError
@@ -120,7 +120,6 @@ class RatedSearch:
         yield from self._closed()
         if self.complete:
             return
-        yield self._exchanged(detailed=True)
         if not self.ended and self._few():
             yield from self._closed(effort=1)
         self.prove()
@@ -267,10 +266,8 @@ class RatedSearch:
         """The highest price that a better plan can have, in units of price."""
         return math.ceil(self.best) - 1 if math.isfinite(self.best) else self.problem.most_gpus * self.problem.dearest
 
-    def _exchanged(self, detailed: bool = False) -> Plan | None:
-        """A plan at the bound by local search; None if none is found. If ``detailed``, patterns are listed for it in
-        more detail.
-        """
+    def _exchanged(self) -> Plan | None:
+        """A plan at the bound by local search; None if none is found."""
         counts, most = self.proof.counts, self.bound / self.problem.dearest
         if self.ended or self.complete or counts is None or self.below is None:
             return None
@@ -280,10 +277,6 @@ class RatedSearch:
             if found is None:
                 return None
             partitions, slots = drawn_slots(self.master, found, counts, most - found.value, self.draw)
-            if detailed:
-                used = [one for one in self.oracles if one[0] in slots]
-                add_details(self.master, used, found, found.slices - (most - found.value), self.search.within())
-                return self._exchanged()
             patterns = useful_at(self.master, found, most)
             patterns = patterns[self.master.fits[patterns]][: SCHEDULE.exchanged]
             slots = slots[np.isin(slots, self.master.slice_type[patterns])]

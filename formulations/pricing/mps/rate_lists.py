@@ -8,8 +8,6 @@ all patterns, but a plan with few replicas on each GPU rarely needs another one.
 """
 
 import math
-from collections.abc import Sequence
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -48,22 +46,6 @@ def small_patterns(points: RatePoints, replicas: int, most: int, groups: Ints | 
     return SmallPatterns(*map(np.concatenate, zip(*found, strict=True)))
 
 
-def patterns_of_set(points: RatePoints, groups: Sequence[int], most: int) -> SmallPatterns:
-    """Patterns with one replica of each of some groups, for all their models.
-
-    For each choice of models there are about ``most`` divisions of the units. In each division, every replica has the
-    largest batch or the next smaller one.
-    """
-    rows, at = _points_by_row(points)
-    step = _step(points.limit, len(groups), most)
-    room = math.comb(points.limit // step + 1, len(groups) - 1) << len(groups)
-    found = [_divisions(points, at, rows[0], np.array(models), step, room, 1)
-             for models in product(*(np.flatnonzero(rows[0] == group) for group in groups))
-             if len(groups) <= points.most]
-    none = SmallPatterns(np.zeros((0, len(points.most_rps))), np.zeros((0, len(groups)), int))
-    return SmallPatterns(*map(np.concatenate, zip(none, *found, strict=True)))
-
-
 def _points_by_row(points: RatePoints) -> tuple[Ints, Ints]:
     """The rows of points, (2, rows): their groups and models; and (rows, units, batches) the points, NONE where there
     is none.
@@ -90,7 +72,7 @@ def _divided(points: RatePoints, at: Ints, group_of: Ints, size: int, step: int,
     rows, more = np.zeros(size, np.int64), size * step <= points.limit
     while more:
         if _within_copies(points, group_of, rows):
-            found, chosen = _divisions(points, at, group_of, rows, step, room, 0)
+            found, chosen = _divisions(points, at, group_of, rows, step, room)
             rps[taken : taken + len(found)], members[taken : taken + len(found)] = found, chosen
             taken += len(found)
         more = _next_set(rows, len(at))
@@ -98,12 +80,9 @@ def _divided(points: RatePoints, at: Ints, group_of: Ints, size: int, step: int,
 
 
 @compiled
-def _divisions(points: RatePoints, at: Ints, group_of: Ints, rows: Ints, step: int, room: int, lower: int
-               ) -> tuple[Floats, Ints]:
-    """Patterns of replicas of given rows, each on a multiple of ``step`` units; the last replica gets all remaining
-    units.
-
-    Besides the pattern with the largest batches, there are those in which batches are up to ``lower`` smaller.
+def _divisions(points: RatePoints, at: Ints, group_of: Ints, rows: Ints, step: int, room: int) -> tuple[Floats, Ints]:
+    """Patterns of replicas of given rows with the largest batches, each on a multiple of ``step`` units; the last
+    replica gets all remaining units.
     """
     size, taken = len(rows), 0
     rps, members = np.zeros((room, len(points.most_rps))), np.empty((room, size), np.int64)
@@ -111,51 +90,13 @@ def _divisions(points: RatePoints, at: Ints, group_of: Ints, rows: Ints, step: i
     units[:] = step
     units[size - 1] = points.limit - step * (size - 1)
     while units[0] > 0:
-        less = np.zeros(size, np.int64)
-        more = _largest(points, at, rows, units, largest, carried)
-        chosen, feasible = largest.copy(), more
-        while more and taken < room:
-            if feasible:
-                for place in range(size):
-                    rps[taken, group_of[rows[place]]] += carried[place]
-                members[taken] = chosen
-                taken += 1
-            more = _next_less(less, lower)
-            feasible = more and _smaller(points, at, rows, largest, less, chosen, carried)
+        if _largest(points, at, rows, units, largest, carried) and taken < room:
+            for place in range(size):
+                rps[taken, group_of[rows[place]]] += carried[place]
+            members[taken] = largest
+            taken += 1
         _next_division(units, step, points.limit)
     return rps[:taken].copy(), members[:taken].copy()
-
-
-@compiled
-def _next_less(less: Ints, most: int) -> bool:
-    """Replace ``less`` by the next array of numbers up to ``most``; return whether there is one."""
-    for place in range(len(less)):
-        if less[place] < most:
-            less[place] += 1
-            return True
-        less[place] = 0
-    return False
-
-
-@compiled
-def _smaller(points: RatePoints, at: Ints, rows: Ints, largest: Ints, less: Ints, chosen: Ints, carried: Floats
-             ) -> bool:
-    """Write the points with batches that are ``less`` smaller to ``chosen``, and what they carry to ``carried``; return
-    whether they are feasible.
-    """
-    cache, power_w = 0.0, 0.0
-    for place in range(len(rows)):
-        one = largest[place]
-        batch = points.batch[one] - less[place]
-        chosen[place] = at[rows[place], points.units[one], batch] if batch > 0 else NONE
-        if chosen[place] == NONE:
-            return False
-        cache, power_w = cache + points.cache[chosen[place]], power_w + points.power_w[chosen[place]]
-    for place in range(len(rows)):
-        carried[place] = _rps(points, chosen[place], len(rows), cache, power_w)
-        if carried[place] <= 0 or carried[place] < points.least_rps[points.group[chosen[place]]]:
-            return False
-    return True
 
 
 @compiled

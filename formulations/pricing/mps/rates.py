@@ -1,11 +1,10 @@
 """The RateOracle of whole GPUs that replicas share under interference. Small patterns are listed; all are priced."""
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
-from provision.formulations.pricing.mps.rate_lists import NONE, patterns_of_set, small_patterns
+from provision.formulations.pricing.mps.rate_lists import NONE, small_patterns
 from provision.formulations.pricing.mps.rate_points import Prices, RatePoints, rate_points, together_rps
 from provision.formulations.pricing.mps.rate_search import search
 from provision.formulations.pricing.mps.sets import InterferingSets
@@ -32,8 +31,6 @@ from provision.models.performance.sm_shares import shares_of
 
 SMALL, LISTED = 3, 40_000
 """The most replicas of the patterns that are listed, and the approximate number of listed patterns of each size."""
-DIVISIONS = 1000
-"""The approximate number of divisions of the units among the replicas of one set."""
 NODES, MORE, VISITS, ROOM = 300, 3, 1000, 5000
 """Limits of a search: the nodes of the quickest search, the factor by which each further effort opens more nodes, the
 visits of the depth-first search in each node, and the patterns that are returned.
@@ -81,10 +78,6 @@ class InterferencePatterns(RateOracle):
         if not len(self.points.units):
             return self._listing(np.zeros((0, 1), int))
         return self._listing(small_patterns(self.points, SMALL, LISTED).members)
-
-    def of_set(self, groups: Sequence[int]) -> Listing | None:
-        """See ``RateOracle.of_set``."""
-        return self._listing(patterns_of_set(self.points, groups, DIVISIONS).members)
 
     def price(self, prices: GroupPrices, floor: float, effort: int) -> PricedRates:
         """See ``RateOracle.price``."""

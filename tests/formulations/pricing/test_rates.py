@@ -52,7 +52,7 @@ def test_nothing_is_worth_more_than_pricing_says(workloads, rule, gpu, seed, eff
     listed, rates = oracle.listed(), np.array([rate for _, _, rate in workloads], float)
     per_rps, bonus = draw.uniform(0, 1, len(rates)) / rates, draw.uniform(-0.1, 0.1, len(rates))
     most, found, *_ = oracle.price(GroupPrices(per_rps, bonus, np.full(len(rates), np.inf)), 0.0, effort)
-    for listing in (listed, found, oracle.of_set(range(len(rates)))):
+    for listing in (listed, found):
         worth = np.minimum(listing.rps, rates * (1 + 1e-8)) @ per_rps + listing.number @ bonus
         assert (worth <= most * (1 + 1e-6) + 1e-5).all()
 
@@ -68,7 +68,7 @@ def test_every_pattern_above_a_floor_is_listed_or_dominated(workloads, rule, see
     def counted(listing):
         return np.minimum(listing.rps, rates), np.minimum(listing.rps, rates) @ worth.per_rps
 
-    others = [oracle.listed(), oracle.of_set(range(len(rates))), oracle.price(worth, 0.0, 0).patterns]
+    others = [oracle.listed(), oracle.price(worth, 0.0, 0).patterns]
     floor = part * max(counted(one)[1].max(initial=0.1) for one in others)
     found = oracle.above(worth, floor, 0)
     for listing in others if found is not None else ():
@@ -116,8 +116,8 @@ def test_no_bound_exceeds_the_value_of_all_rates():
 def test_patterns_carry_what_the_models_say(workloads, rule, gpu, seed):
     instance = mixed(workloads, rule)
     oracle, draw = patterns_of(instance, gpu), np.random.default_rng(seed)
-    listings = oracle.listed(), oracle.of_set(range(len(workloads)))
-    for found, at in [(one, at) for one in listings for at in draw.permutation(len(one.rps))[:10]]:
+    found = oracle.listed()
+    for at in draw.permutation(len(found.rps))[:10]:
         members, rps = found.rated(int(at))
         piece = Slice(profile="whole", replicas=tuple(
             Replica(workload=f"w{one.group}", batch=one.run.batch, processes=1, sm_share=one.run.sm_share, rate_rps=0.0)
