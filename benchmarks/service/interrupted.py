@@ -133,7 +133,7 @@ def interrupted(client: Client, server: int, instances: list[Any], seed: int, mo
 
 def _workers(server: int) -> Iterator[int]:
     """The processes of a server that are workers: the others have no session of their own."""
-    for one in psutil.Process(server).children():
+    for one in psutil.Process(server).children(recursive=True):
         if os.getsid(one.pid) == one.pid:
             yield one.pid
 

@@ -1,6 +1,4 @@
-"""The ASGI application of guard, operations, page, jobs and store, and the server that runs it: uvicorn with this
-package's logs and limits, and with a shutdown that first ends the streams of events.
-"""
+"""The ASGI application, and its server: uvicorn with this package's logs and limits, which ends open streams."""
 
 import asyncio
 import os
@@ -14,26 +12,28 @@ from types import FrameType
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+import provision.service.api.instances
+import provision.service.api.jobs  # noqa: F401 - likewise
 from provision import InputError
 from provision.draw.html import CSS
 from provision.instances.files.files import read_text
-from provision.service.api import openapi  # noqa: F401 - it states an operation, and imports those that do
 from provision.service.api.operation import OPERATIONS, Service
 from provision.service.guard import Connection, Guard
 from provision.service.jobs import Jobs
-from provision.service.messages import AWAY, DEFECT, refused, response
-from provision.service.pool import Reader
+from provision.service.messages import AWAY, DEFECT, EXPECTED, problem_of, refused, response
+from provision.service.processes import CONTEXT, Reader
 from provision.service.settings import LOGGER, Metrics, Settings, set_up
 from provision.service.store import Lease, Store
 from provision.solving.methods import methods
 
+methods()
+CONTEXT.set_forkserver_preload([__name__])  # it has loaded what jobs need: verbs, methods, and this
 PAGE = Path(__file__).parent / "page"
 """The files of the page."""
 DAY_S = 86_400.0
@@ -42,9 +42,7 @@ LEASE_S = 5.0
 
 
 def application(settings: Settings) -> Starlette:
-    """The ASGI application with these settings; the worker processes start and stop with it. Raises InputError if the
-    settings are unsafe or the store cannot be opened.
-    """
+    """The ASGI application. Raises InputError if the settings are unsafe or the store cannot be opened."""
     settings.check()
     metrics = Metrics()
     store = Store(settings.db)
@@ -57,8 +55,7 @@ def application(settings: Settings) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        service.jobs.news.loop = asyncio.get_running_loop()
-        await run_in_threadpool(methods)
+        service.jobs.loop = asyncio.get_running_loop()
         await run_in_threadpool(service.jobs.start)
         tasks = [asyncio.create_task(_collect(service)), asyncio.create_task(_keep(lease))]
         LOGGER.info("started", extra={"fields": {"workers": settings.workers, "apply": settings.allow_apply}})
@@ -67,7 +64,6 @@ def application(settings: Settings) -> Starlette:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await run_in_threadpool(service.jobs.stop)
-        await run_in_threadpool(service.reader.stop)
         lease.close()
         store.close()
         LOGGER.info("stopped")
@@ -78,24 +74,20 @@ def application(settings: Settings) -> Starlette:
                 Route("/static/drawing.css", lambda request: Response(CSS, media_type="text/css")),
                 Mount("/static", StaticFiles(directory=PAGE))],
         middleware=[Middleware(Guard, settings=settings, metrics=metrics)],
-        exception_handlers={HTTPException: _http_problem, Exception: _failure},
+        exception_handlers=dict.fromkeys((*EXPECTED, Exception), _problem),
         lifespan=lifespan,
     )
     app.state.service = service
     return app
 
 
-async def _http_problem(request: Request, error: Exception) -> Response:
-    """The problem document for a request that the router refuses."""
-    assert isinstance(error, HTTPException)
-    return response(refused(error.status_code, error.detail).problem)
-
-
-async def _failure(request: Request, error: Exception) -> Response:
-    """The answer to a request that ran into a defect. The log gets the whole error; the answer tells nothing about it.
-    """
-    LOGGER.error("failure", exc_info=error)
-    return response(refused(500, DEFECT).problem)
+async def _problem(request: Request, error: Exception) -> Response:
+    """The problem document for an error. The log gets the whole of a defect; the answer tells nothing about it."""
+    problem = problem_of(error)
+    if problem is None:
+        LOGGER.error("failure", exc_info=error)
+        problem = refused(500, DEFECT).problem
+    return response(problem)
 
 
 async def _collect(service: Service) -> None:
@@ -112,9 +104,7 @@ async def _collect(service: Service) -> None:
 
 
 async def _keep(lease: Lease) -> None:
-    """See again and again that this server has the lease of its store; without it the server ends at once, since
-    another one works on the same jobs.
-    """
+    """End this server when another one has the lease of its store, and so works on the same jobs."""
     while True:
         await asyncio.sleep(LEASE_S)
         try:
@@ -134,9 +124,7 @@ CONNECTIONS = 1000
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, except that a signal first ends the streams of events, since open streams would delay the
-    shutdown.
-    """
+    """uvicorn's server, except that a signal first ends the streams of events, which would delay the shutdown."""
 
     app: Starlette
 
@@ -147,12 +135,10 @@ class Server(uvicorn.Server):
             print(f"provision serves on {address(self.config)} (Ctrl-C ends it)", flush=True)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to shut down; at the second signal, stop waiting for open requests. It replaces uvicorn's handler,
-        after which the exit code would not be 0.
-        """
+        """Shut down, at a second signal at once. uvicorn's own handler would leave an exit code beside 0."""
         jobs = self.app.state.service.jobs
         jobs.stopping = True
-        jobs.news.tell_all()
+        jobs.wake(*jobs.news)
         self.force_exit = self.should_exit
         self.should_exit = True
 
@@ -164,9 +150,7 @@ def address(config: uvicorn.Config) -> str:
 
 
 def serve(settings: Settings) -> None:
-    """Serve until SIGTERM or Ctrl-C. Raises InputError if the settings are unsafe, or the address, the certificate or
-    the store cannot be used.
-    """
+    """Serve until SIGTERM or Ctrl-C. Raises InputError if address, certificate, store or settings are no good."""
     set_up()
     app = application(settings)
     for path in filter(None, (settings.tls_cert, settings.tls_key)):

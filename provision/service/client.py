@@ -1,60 +1,39 @@
-"""A client of the service in Python, with the names of the package: ``Client(url).solve(instance)`` does what
-``provision.solve`` does.
-
-The client needs nothing but the standard library and the package itself. A new verb needs nothing here.
-"""
+"""A client of the service: ``Client(url).solve(instance)`` does what ``provision.solve`` does."""
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from http.client import HTTPException
 from typing import Any
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 from pydantic import BaseModel
 
-from provision import InputError, Instance, Plan
+from provision import InputError, Instance, Plan, Report, Result
 from provision.commands import JOBS
 from provision.commands.verb import REMOTE, request
-from provision.models.plans.report import Report
-from provision.models.plans.result import Result
 from provision.models.problem.search import Incumbent
 
 TRIES, WAIT_S = 5, 1.0
 """The number of times that a broken stream of events is opened, and the pause before each new attempt, in seconds."""
 PARTS = {"compare": "rows", "what-if": "rows", "export": "files", "diff": "steps"}
 """The verbs of whose answer the client returns one part."""
+NONE: Mapping[str, str] = {}
 
 
 class Client:
-    """A server of ``provision serve``.
-
-    Parameters
-    ----------
-    url
-        The address of the server, such as ``http://127.0.0.1:8765``.
-    token
-        The token that the server asks for; None if it asks for none.
-    timeout_s
-        The most seconds to wait for an answer.
-    """
+    """A server of ``provision serve``; ``token`` if it asks for one, and the most seconds to wait for an answer."""
 
     def __init__(self, url: str = "http://127.0.0.1:8765", token: str | None = None, timeout_s: float = 60.0):
         self.url, self.token, self.timeout_s = url.rstrip("/"), token, timeout_s
 
     def solve(self, instance: str | Instance, method: str = "auto", time_limit_s: float = 60.0, seed: int = 0,
               report: Callable[[Incumbent], None] | None = None, **parameters: Any) -> Result:
-        """Plan an instance, as ``provision.solve`` does; the instance may also be given by its name or digest in the
-        store.
-
-        Raises
-        ------
-        InputError
-            If the server refuses the request or does not answer.
-        """
+        """Plan an instance, also one of the store, as ``provision.solve`` does. Raises InputError if refused."""
         job = {"verb": "solve", "instance": _plain(instance), "method": method, "time_limit_s": time_limit_s,
                "seed": seed, "parameters": parameters}
         found = self.run(job, report)
@@ -66,9 +45,7 @@ class Client:
         return Report(**self._asked("verify", instance, plan))
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        """The function of any other verb that the service offers, such as ``client.what_if(instance, vary={...})``. It
-        takes the fields of a job of the verb: by name or in their order, what the job is about first.
-        """
+        """The function of any other verb; it takes the fields of a job, as in ``replan(instance, plan)``."""
         verb = name.replace("_", "-")
         if verb not in JOBS:
             raise AttributeError(f"a client has no {name!r}; the service offers {', '.join(JOBS)}")
@@ -115,82 +92,64 @@ class Client:
         self.call("DELETE", f"/api/v1/jobs/{quote(id, safe='')}")
 
     def run(self, job: dict[str, Any], report: Callable[[Incumbent], None] | None = None) -> dict[str, Any]:
-        """Submit a job and wait for its result; Ctrl-C cancels it and returns the best result so far. Raises InputError
-        if the job fails, or ends without a result.
-        """
+        """The result of a job; Ctrl-C cancels it and returns the best so far. Raises InputError without one."""
         id = self.submit(job)
         try:
-            self._watch(id, report)
+            for kind, content in self.events(id):
+                if kind == "incumbent" and report is not None:
+                    report(Incumbent(content["objective"], content["bound"]))
         except KeyboardInterrupt:
             self.cancel(id)
-            self._watch(id, None)
+            for _ in self.events(id):
+                pass
         found = self.job(id)
         if found["result"] is None:
             problem = found["problem"]
             raise InputError(problem["detail"] if problem else f"job {id} was {found['status']} before it had a result")
         return found["result"]
 
-    def _watch(self, id: str, report: Callable[[Incumbent], None] | None) -> None:
-        for kind, content in self.events(id):
-            if kind == "incumbent" and report is not None:
-                report(Incumbent(content["objective"], content["bound"]))
-
     def events(self, id: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield a job's events, ``(kind, content)``, until the job ends; a broken stream is resumed where it broke."""
         last, path = "0", f"/api/v1/jobs/{quote(id, safe='')}/events"
         for _ in range(TRIES):
-            try:
-                with self._open("GET", path, headers={"Last-Event-ID": last}) as answer:
-                    for fields in _events(answer):
-                        if fields["event"] == "end":
-                            return
+            fields: dict[str, str] = {}
+            with suppress(OSError, HTTPException), self._open("GET", path, headers={"Last-Event-ID": last}) as answer:
+                for line in answer:
+                    name, _, value = line.decode().rstrip("\n").partition(": ")
+                    if name:
+                        fields[name] = value
+                        continue
+                    if fields.get("event") == "end":
+                        return
+                    if "event" in fields:
                         last = fields["id"]
                         yield fields["event"], json.loads(fields["data"])
-            except (OSError, HTTPException):
-                pass  # # the loop opens the stream again after the last event
+                    fields = {}
             time.sleep(WAIT_S)
         raise InputError(f"{self.url}: the stream of job {id} breaks again and again; see /api/v1/jobs/{id}")
 
     def call(self, method: str, path: str, content: Any = None) -> Any:
-        """Send a request; returns the plain content of the answer, or None if the answer is empty. Raises InputError if
-        the server refuses the request, with the server's message; or if it does not answer.
-        """
+        """The plain content of an answer; None if it is empty. Raises InputError without one, or if refused."""
         try:
             with self._open(method, path, content) as answer:
                 text = answer.read()
-        except (URLError, OSError, HTTPException) as error:
+        except (OSError, HTTPException) as error:
             raise InputError(f"{self.url}: the server does not answer: {error}") from None
         return json.loads(text) if text else None
 
-    def _open(self, method: str, path: str, content: Any = None, headers: dict[str, str] | None = None) -> Any:
+    def _open(self, method: str, path: str, content: Any = None, headers: Mapping[str, str] = NONE) -> Any:
         body = None if content is None else json.dumps(content).encode()
-        asked = Request(self.url + path, body, {"Content-Type": "application/json"} | (headers or {}), method=method)
+        asked = Request(self.url + path, body, {"Content-Type": "application/json", **headers}, method=method)
         if self.token:
             asked.add_header("Authorization", f"Bearer {self.token}")
         try:
             return urlopen(asked, timeout=self.timeout_s)
         except HTTPError as error:
-            raise InputError(_detail(error)) from None
-
-
-def _events(answer: Any) -> Iterator[dict[str, str]]:
-    """Yield the server-sent events of an answer, each as a dictionary of its fields."""
-    fields: dict[str, str] = {}
-    for line in answer:
-        name, _, value = line.decode().rstrip("\n").partition(": ")
-        if name:
-            fields[name] = value
-        elif "event" in fields:
-            yield fields
-            fields = {}
-
-
-def _detail(error: HTTPError) -> str:
-    """The message of a problem document."""
-    try:
-        return str(json.loads(error.read())["detail"])
-    except (ValueError, KeyError):
-        return f"{error.code} {error.reason}"
+            try:
+                told = json.loads(error.read())["detail"]  # of a problem document
+            except (ValueError, KeyError):
+                told = f"{error.code} {error.reason}"
+            raise InputError(str(told)) from None
 
 
 def _plain(given: Any) -> Any:

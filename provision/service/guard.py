@@ -1,12 +1,9 @@
-"""Access control and limits on requests. The guard is the outermost layer of the application and acts before a request
-is parsed.
-"""
+"""The guard of the application, its outermost layer: access and limits, before a request is parsed."""
 
 import asyncio
 import hmac
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -56,7 +53,25 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        watch, status, body = Stopwatch(), 500, _Body()
+        watch, status, taken, whole = Stopwatch(), 500, 0, False
+
+        async def received() -> Message:
+            """A part of the body. Too much of it, alone or with those of other requests, is refused, as is a stop."""
+            nonlocal taken, whole
+            try:
+                message = await (receive() if whole else asyncio.wait_for(receive(), BODY_S))
+            except TimeoutError:
+                raise refused(408, f"body: nothing of it came for {BODY_S:g} s") from None
+            whole = not message.get("more_body", False)
+            size = len(message.get("body", b""))
+            taken += size
+            self.held_bytes += size
+            if taken > self.settings.body_bytes:
+                raise self._too_large()
+            if self.held_bytes > self.settings.bodies_bytes:
+                raise refused(503, f"the requests at work hold {self.settings.bodies_mib} MiB together, as much as is "
+                              "taken here; try again in a few seconds")
+            return message
 
         async def sent(message: Message) -> None:
             nonlocal status
@@ -69,20 +84,19 @@ class Guard:
 
         try:
             self._check(scope)
-            await self.app(scope, self._bounded(receive, body), sent)
+            await self.app(scope, received, sent)
         except RefusedError as error:
             await response(error.problem)(scope, receive, sent)
         finally:
-            self.held_bytes -= body.taken
+            self.held_bytes -= taken
             self._count(scope, status, watch.elapsed_s)
 
     def _check(self, scope: Message) -> None:
-        """Refuse requests under a foreign host name (DNS rebinding), from pages of other sites, with a wrong token, or
-        with a body that is too large.
-        """
+        """Refuse foreign host names (DNS rebinding), pages of other sites, wrong tokens, and large bodies."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if self.settings.token is None and _name(host) not in self.hosts:
+        name = host.rpartition(":")[0] if ":" in host and not host.endswith("]") else host  # without the port
+        if self.settings.token is None and name not in self.hosts:
             raise refused(421, "this host name is not served here; start the server with --name to allow it")
         origin = headers.get("origin")
         if origin is not None and origin.partition("://")[2] != host:
@@ -103,29 +117,6 @@ class Guard:
         same = hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self.settings.token.encode())
         return same and scheme.lower() == "bearer"
 
-    def _bounded(self, receive: Receive, body: "_Body") -> Receive:
-        """A function that receives the request's body, and refuses the request if the body becomes too large or stops
-        coming, or if the bodies of all requests together become too large.
-        """
-
-        async def received() -> Message:
-            try:
-                message = await (receive() if body.whole else asyncio.wait_for(receive(), BODY_S))
-            except TimeoutError:
-                raise refused(408, f"body: nothing of it came for {BODY_S:g} s") from None
-            body.whole = not message.get("more_body", False)
-            size = len(message.get("body", b""))
-            body.taken += size
-            self.held_bytes += size
-            if body.taken > self.settings.body_bytes:
-                raise self._too_large()
-            if self.held_bytes > self.settings.bodies_bytes:
-                raise refused(503, f"the requests at work hold {self.settings.bodies_mib} MiB together, as much as is "
-                              "taken here; try again in a few seconds")
-            return message
-
-        return received
-
     def _too_large(self) -> RefusedError:
         return refused(413, f"body: larger than the {self.settings.body_mib} MiB that are taken here")
 
@@ -138,19 +129,6 @@ class Guard:
         LOGGER.log(logging.ERROR if status >= 500 else logging.INFO, "request", extra={"fields": fields})
 
 
-@dataclass
-class _Body:
-    """What has come of a request's body: the bytes, and whether that is all."""
-
-    taken: int = 0
-    whole: bool = False
-
-
-def _name(host: str) -> str:
-    """The host in a host header, without the port."""
-    return host.rpartition(":")[0] if ":" in host and not host.endswith("]") else host
-
-
 HEADER_S = 10.0
 """The most seconds from the first byte of a request, or from the beginning of a connection, to the header's end."""
 MOST_OF_PEER = 500
@@ -160,15 +138,12 @@ MOST = 900
 
 
 class Connection(H11Protocol):
-    """A connection of uvicorn that is closed if the header of a request does not come within HEADER_S.
+    """A connection, closed if no header comes within HEADER_S. One too many closes the one that has waited longest."""
 
-    If there are more than MOST_OF_PEER connections of its address, or more than MOST in all, when it is made, it closes
-    the other connection that has waited longest for a request; if no other waits, it closes itself.
-    """
-
-    timer: asyncio.TimerHandle | None = None
     waits_since = 0.0
     """When the connection began to wait for a request, by the clock of the event loop."""
+    header_since: float | None = None
+    """When it began to wait for the rest of a header; None if it does not."""
 
     @property
     def waits(self) -> bool:
@@ -178,7 +153,8 @@ class Connection(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for a request; if there are too many connections, close one of them."""
         super().connection_made(transport)
-        self._expect_header()
+        self.waits_since = self.header_since = self.loop.time()
+        self.loop.call_later(HEADER_S, self._look)
         everyone = [one for one in self.connections if isinstance(one, Connection)]
         of_peer = [one for one in everyone if one.client and self.client and one.client[0] == self.client[0]]
         for connections, most in ((of_peer, MOST_OF_PEER), (everyone, MOST)):
@@ -187,18 +163,14 @@ class Connection(H11Protocol):
                 min(waiting, key=lambda one: one.waits_since, default=self).close()
                 return
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the time limit."""
-        self._forget_timer()
-        super().connection_lost(exc)
-
     def data_received(self, data: bytes) -> None:
         """Receive a part of a request; the first part of a header starts its time limit."""
-        if self.waits and self.timer is None:
-            self._expect_header()
+        if self.waits and self.header_since is None:
+            self.waits_since = self.header_since = self.loop.time()
+            self.loop.call_later(HEADER_S, self._look)
         super().data_received(data)
         if not self.waits:
-            self._forget_timer()
+            self.header_since = None
 
     def on_response_complete(self) -> None:
         """Begin to wait for the next request."""
@@ -210,15 +182,7 @@ class Connection(H11Protocol):
         self.connections.discard(self)
         self.transport.abort()
 
-    def _expect_header(self) -> None:
-        self.waits_since = self.loop.time()
-        self.timer = self.loop.call_later(HEADER_S, self._late)
-
-    def _late(self) -> None:
-        if self.waits:
+    def _look(self) -> None:
+        """Close the connection if a header has been waited for so long; timers may be a little early."""
+        if self.waits and self.header_since is not None and self.loop.time() > self.header_since + 0.9 * HEADER_S:
             self.close()
-
-    def _forget_timer(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None

@@ -1,6 +1,4 @@
-"""What the service says and hears: answers and problem documents (RFC 9457) as pydantic models, and the readers of
-requests' bodies, as strict as those of files.
-"""
+"""What the service says, with problem documents (RFC 9457), and readers of bodies, as strict as of files."""
 
 import json
 import re
@@ -13,7 +11,8 @@ from typing import Any, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as NoConnectionError
-from starlette.requests import Request
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 
 from provision import InputError
@@ -112,9 +111,9 @@ class Saved(Record):
 
 
 class Health(Record):
-    """Whether the service works; ``workers`` are processes that live, ``queued`` jobs that wait."""
+    """Whether the service works; ``workers`` are the jobs that may run at once, ``queued`` those that wait."""
 
-    status: Literal["ok", "stopping", "waits for the store", "workers lost"]
+    status: Literal["ok", "stopping", "waits for the store"]
     version: str
     workers: int
     queued: int
@@ -138,6 +137,10 @@ class RefusedError(Exception):
         self.problem = problem
 
 
+EXPECTED = (RefusedError, HTTPException, ClientDisconnect, InputError, MemoryError, *AWAY)
+"""The errors that are no defects of the server."""
+
+
 def refused(status: int, detail: str, errors: Sequence[FieldProblem] = ()) -> RefusedError:
     """The error for a refused request with this HTTP status."""
     title = HTTPStatus(status).phrase
@@ -145,38 +148,36 @@ def refused(status: int, detail: str, errors: Sequence[FieldProblem] = ()) -> Re
 
 
 def unusable(error: InputError, field: str = "") -> RefusedError:
-    """The error for a request that raised an InputError; the field is taken from the error's message if the message
-    names one.
-    """
+    """The error for a request that raised an InputError, with the field that its message names, if any."""
     named = NAMED.match(str(error))
-    inner = named[1] if named else ""
-    path = ".".join(filter(None, (field, inner)))
-    errors = [FieldProblem(pointer=_pointer(_parts(path)), field=path, detail=str(error))] if path else []
-    return refused(422, str(error), errors)
+    parts = [*_parts(field), *(_parts(named[1]) if named else ())]
+    return refused(422, str(error), [_field_problem(parts, str(error))] if parts else ())
 
 
 def problem_of(error: Exception) -> Problem | None:
     """The problem that an error means for a client; None if the error is a defect of the server."""
-    if isinstance(error, RefusedError):
-        return error.problem
-    if isinstance(error, InputError):
-        return unusable(error).problem
-    if isinstance(error, AWAY):
-        return refused(503, "the store does not answer; try again in a few seconds").problem
-    if isinstance(error, MemoryError):
-        return refused(422, "not enough memory for this; make it smaller").problem
+    match error:
+        case RefusedError():
+            return error.problem
+        case HTTPException():
+            return refused(error.status_code, error.detail).problem
+        case ClientDisconnect():
+            return refused(400, "body: the client hung up before its end").problem
+        case InputError():
+            return unusable(error).problem
+        case OperationalError() | InterfaceError() | NoConnectionError():
+            return refused(503, "the store does not answer; try again in a few seconds").problem
+        case MemoryError():
+            return refused(422, "not enough memory for this; make it smaller").problem
     return None
 
 
 def validated(kind: Any, content: Any, field: str = "") -> Any:
-    """The object of a type known to pydantic that plain content describes, which stands at a field of the request (by
-    default it is the whole). Raises RefusedError if a field is wrong; the problem lists every wrong field.
-    """
+    """What plain content at a field describes, as ``kind``. Raises RefusedError with every wrong field."""
     try:
         return TypeAdapter(kind).validate_python(content)
     except ValidationError as error:
-        errors = telling(error.errors(include_url=False))
-        found = _merged(_field_problem(one, kind, content, field) for one in errors)
+        found = _problems(telling(error.errors(include_url=False)), kind, content, field)
     detail = f"{found[0].field}: {found[0].detail}" if found[0].field else found[0].detail
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     raise refused(422, str(InputError(detail + more)), found)
@@ -189,31 +190,32 @@ def response(problem: Problem) -> JSONResponse:
     return JSONResponse(content, problem.status, headers, media_type="application/problem+json")
 
 
-def _merged(problems: Iterable[FieldProblem]) -> list[FieldProblem]:
-    """Problems with at most one per field; for a union of types, the one problem joins what each type asks for."""
-    found: dict[str, FieldProblem] = {}
-    for one in problems:
-        known = found.get(one.pointer)
-        detail = f"{known.detail}, or: {one.detail}" if known else one.detail
-        found[one.pointer] = one.model_copy(update={"detail": detail})
-    return list(found.values())
+def _problems(errors: Iterable[Any], kind: Any, content: Any, field: str) -> list[FieldProblem]:
+    """What errors of pydantic say, at most one problem per field: for a union of types it joins what each asks for."""
+    found: dict[tuple[str | int, ...], str] = {}
+    for error in errors:
+        message = complaint(error, kind)
+        parts = _present(error["loc"], content, error["type"])
+        if not parts and (named := NAMED.match(message)):
+            parts, message = _parts(named[1]), message[named.end() :]
+        where, told = (*_parts(field), *parts), str(InputError(message))
+        found[where] = f"{found[where]}, or: {told}" if where in found else told
+    return [_field_problem(where, told) for where, told in found.items()]
 
 
-def _field_problem(error: Any, kind: Any, content: Any, field: str) -> FieldProblem:
-    message = complaint(error, kind)
-    parts = _present(error["loc"], content, error["type"])
-    if not parts and (named := NAMED.match(message)):
-        parts, message = _parts(named[1]), message[named.end() :]
-    parts = [*_parts(field), *parts]
-    return FieldProblem(pointer=_pointer(parts), field=_path(parts), detail=str(InputError(message)))
+def _field_problem(parts: Sequence[str | int], detail: str) -> FieldProblem:
+    """A problem of a field: its JSON pointer (RFC 6901) and path, ``#/workloads/3`` and ``workloads[3]``."""
+    pointer = "#" + "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")
+    return FieldProblem(pointer=pointer, field=path, detail=detail)
 
 
 def _present(location: Sequence[str | int], content: Any, kind: str) -> list[str | int]:
     """The parts of a location that exist in the content, without the names of union members that pydantic adds."""
     parts: list[str | int] = []
     for at, part in enumerate(location):
-        here = isinstance(content, dict) and part in content
-        here = here or (isinstance(content, (list, tuple)) and isinstance(part, int) and part < len(content))
+        here = part in content if isinstance(content, dict) else (
+            isinstance(content, (list, tuple)) and isinstance(part, int) and part < len(content))
         if here:
             content = content[part]
         if here or (kind == "missing" and at == len(location) - 1):
@@ -221,19 +223,9 @@ def _present(location: Sequence[str | int], content: Any, kind: str) -> list[str
     return parts
 
 
-def _path(parts: Sequence[str | int]) -> str:
-    """The path that these parts form, such as ``workloads[3].slo_ms``."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")
-
-
 def _parts(path: str) -> list[str | int]:
     """The names and indices of which a path consists."""
     return [int(part) if part.isdigit() else part for part in re.split(r"[.\[\]]+", path) if part]
-
-
-def _pointer(parts: Sequence[str | int]) -> str:
-    """The JSON pointer (RFC 6901) to these parts, as the fragment of an address: ``#/workloads/3/slo_ms``."""
-    return "#" + "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
 
 
 KINDS = {
@@ -242,10 +234,7 @@ KINDS = {
     "application/x-yaml": "body.yaml",
     "text/yaml": "body.yaml",
 }
-"""The accepted content types, each with a file name whose suffix makes the strict parser choose the format.
-
-Browsers ask the server before a page of another site may send any of these types; the server refuses that.
-"""
+"""The accepted content types, each with a file name for the parser; browsers ask before other pages may send these."""
 
 
 async def body_of(request: Request) -> tuple[str, bytes]:
@@ -257,10 +246,7 @@ async def body_of(request: Request) -> tuple[str, bytes]:
 
 
 def mapping_of(kind: str, body: bytes) -> dict[str, Any]:
-    """Parse the body of a request whose content type is ``kind``, one of KINDS; returns the mapping in it.
-
-    This may take seconds, so it must not run on the event loop. Raises RefusedError if the text is not well-formed.
-    """
+    """The mapping in a body of a type in KINDS. This may take seconds. Raises RefusedError if it is not well-formed."""
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -288,11 +274,7 @@ class Files(Record):
 
 
 def joined(files: dict[str, str]) -> dict[str, Any]:
-    """The content of the instance among the files, with the names of performance files replaced by their content.
-
-    Folders in these names are ignored. Raises RefusedError if a file is not well-formed, there is not exactly one
-    instance, or a file that the instance names is missing.
-    """
+    """The one instance among files, with the performance data that it names. Raises RefusedError without."""
     try:
         contents = {name: parse(name, text) for name, text in files.items()}
         instances = [name for name, content in contents.items() if MARKS["an instance"] <= set(content)]
@@ -309,9 +291,7 @@ def joined(files: dict[str, str]) -> dict[str, Any]:
 
 
 def _found(performance: Any, instance: str, contents: dict[str, dict[str, Any]]) -> Any:
-    """The content of performance data that a file name gives; names of shipped data and inline data are returned
-    unchanged.
-    """
+    """The performance data that a file name gives; names of shipped data and inline data are returned unchanged."""
     if not isinstance(performance, str) or performance in shipped_performance():
         return performance
     name = PurePath(performance).name

@@ -17,10 +17,6 @@ class Serve(Settings, Verb):
             from provision.service.app import serve
         except ModuleNotFoundError as error:
             raise InputError(f"serve: {error.name} is not installed; pip install 'gpu-provision[serve]'") from None
-        serve(self.model_copy(update={"token": self._token()}))
+        token = os.environ.pop(TOKEN, None) or None  # jobs do not inherit it
+        serve(self.model_copy(update={"token": read_text(self.token_file).strip() if self.token_file else token}))
         return 0
-
-    def _token(self) -> str | None:
-        """The token in the file or in the environment; None if there is neither. Jobs do not inherit it."""
-        token = os.environ.pop(TOKEN, None) or None
-        return read_text(self.token_file).strip() if self.token_file else token

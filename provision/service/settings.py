@@ -48,9 +48,7 @@ class Settings(Record):
     journal: str | None = local(None, "F", "show the decisions in this journal of provision watch")
 
     def check(self) -> None:
-        """Refuse settings that are unsafe. Raises InputError if a setting is unsafe, or the journal cannot be read; the
-        message names the remedy.
-        """
+        """Raise InputError, which names the remedy, if settings are unsafe, or the journal cannot be read."""
         if (self.tls_cert is None) != (self.tls_key is None):
             raise InputError("--tls-cert and --tls-key belong together; give both")
         if self.token is not None and len(self.token) < LEAST_TOKEN:
@@ -83,10 +81,8 @@ LEAST_TOKEN = 16
 
 def is_loopback(host: str) -> bool:
     """Whether an address can be reached only from this machine."""
-    if host == "localhost":
-        return True
     try:
-        return ip_address(host).is_loopback
+        return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
 
@@ -140,14 +136,12 @@ class Metrics:
             "provision_http_request_seconds", "Seconds of a request", ["route"], buckets=REQUEST_SECONDS, registry=to
         )
 
-    def watch(self, waiting: Callable[[], float], running: Callable[[], float], alive: Callable[[], float]) -> None:
-        """Set the functions that are called whenever Prometheus asks for the numbers of waiting jobs, running jobs and
-        live workers.
-        """
+    def watch(self, waiting: Callable[[], float], running: Callable[[], float], workers: Callable[[], float]) -> None:
+        """Set what Prometheus is told: jobs that wait, jobs that run, and how many may run at once."""
         watched = {
             "provision_jobs_queued": ("Jobs that wait", waiting),
             "provision_jobs_running": ("Jobs that run", running),
-            "provision_workers": ("Worker processes that live", alive),
+            "provision_workers": ("Jobs that may run at once", workers),
         }
         for name, (what, read) in watched.items():
             Gauge(name, what, registry=self.registry).set_function(read)

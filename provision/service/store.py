@@ -7,10 +7,10 @@ import json
 import os
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
-from pathlib import Path
 from time import time
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import (
     Column,
@@ -35,7 +35,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from provision import InputError
@@ -85,9 +85,7 @@ uses = Table(
     Column("digest", String(64), ForeignKey("documents.digest"), nullable=False),
     Index("uses_by_digest", "digest"),
 )
-"""The documents that a job was given or has made, by role: ``instance``, ``given`` (a plan or a state), ``result``,
-``plan``, ``plan-1`` and so on.
-"""
+"""A job's documents by role: ``instance``, ``given`` (a plan or a state), ``result``, ``plan``, ``plan-1``."""
 
 events = Table(
     "events", metadata,
@@ -110,12 +108,14 @@ POSTGRESQL = {"connect_timeout": 10, "tcp_user_timeout": 30_000}
 FORMS = "write sqlite:///FILE or postgresql://USER@HOST/NAME"
 
 
-def opened(url: str) -> Engine:
-    """SQLAlchemy's engine for a store; the tables are made if there are none. Raises InputError if the URL cannot be
-    used, or the database does not answer.
+def opened(url: str, known: bool = False) -> Engine:
+    """SQLAlchemy's engine for a store; unless it is ``known``, it is looked at, and its tables are made. Raises
+    InputError if the URL cannot be used, or the database does not answer.
     """
     try:
-        target = _driver(make_url(url))
+        target = make_url(url)
+        if target.drivername in ("postgresql", "postgres"):  # the driver that the extra installs
+            target = target.set(drivername="postgresql+psycopg")
         sqlite = target.get_backend_name() == "sqlite"
         engine = create_engine(target, pool_pre_ping=True, connect_args={} if sqlite else POSTGRESQL)
     except ImportError as error:
@@ -127,50 +127,31 @@ def opened(url: str) -> Engine:
     if sqlite:
         if not target.database or target.database == ":memory:" or target.database.startswith("file:"):
             raise InputError(f"--db {where}: names no file in which jobs can be kept; {FORMS}")
-        _private(Path(target.database))
+        with suppress(OSError):  # it exists already, or SQLite tells why it cannot be made
+            os.close(os.open(target.database, os.O_CREAT | os.O_EXCL, 0o600))  # SQLite's other files become alike
         event.listen(engine, "connect", _sqlite)
     try:
-        newer = _revision(engine) != REVISION
-        if sqlite:
-            _refuse_damage(engine)
+        if known or _revision(engine) == REVISION:
+            return engine
+        wrong = "was written by a newer version; use that version, or another --db"
     except SQLAlchemyError as error:
-        engine.dispose()
-        raise InputError(f"--db {where}: the database cannot be used: {getattr(error, 'orig', error)}; mend it, bring "
-                         "back a copy, or give another --db") from None
-    if newer:
-        engine.dispose()
-        raise InputError(f"--db {where}: was written by a newer version; use that version, or another --db")
-    return engine
-
-
-def _private(path: Path) -> None:
-    """Make a new file of SQLite readable for its owner alone; SQLite gives its other files the same permissions."""
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
-    except OSError:
-        return  # it exists already, or SQLite tells why it cannot be made
-
-
-def _refuse_damage(engine: Engine) -> None:
-    """Let SQLite look for damage, so that it is told now rather than when a job meets it."""
-    with engine.connect() as connection:
-        if (told := connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()) != "ok":
-            raise SQLAlchemyError(f"it is damaged: {told}")
+        wrong = (f"the database cannot be used: {getattr(error, 'orig', error)}; mend it, bring back a copy, or give "
+                 "another --db")
+    engine.dispose()
+    raise InputError(f"--db {where}: {wrong}")
 
 
 def _revision(engine: Engine) -> str:
-    """The revision of the tables, which are made if there are none."""
+    """The revision of the tables, which are made if there are none. SQLite tells damage now, not later."""
     with engine.begin() as connection:
         metadata.create_all(connection)
+        sqlite = engine.dialect.name == "sqlite"
+        if sqlite and (told := connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()) != "ok":
+            raise SQLAlchemyError(f"it is damaged: {told}")
         found = connection.scalar(select(versions.c.version_num))
         if found is None:
             connection.execute(insert(versions), {"version_num": REVISION})
         return found or REVISION
-
-
-def _driver(url: URL) -> URL:
-    """The URL; if it is of PostgreSQL, it names the driver that the extra ``postgresql`` installs."""
-    return url.set(drivername="postgresql+psycopg") if url.drivername in ("postgresql", "postgres") else url
 
 
 def _sqlite(connection: Any, record: Any) -> None:
@@ -186,9 +167,7 @@ KEY = zlib.crc32(b"provision.service")
 
 
 class Lease:
-    """The lease of a store, which is taken at once. Raises InputError if another server has it, or its file cannot be
-    opened.
-    """
+    """The lease of a store, taken at once. Raises InputError if another server has it, or its file cannot be opened."""
 
     def __init__(self, engine: Engine):
         self.engine = engine
@@ -230,27 +209,11 @@ class Lease:
             connection.close()
 
 
-class Document(NamedTuple):
-    """A stored document: an instance, a plan or a result."""
-
-    kind: str
-    name: str
-    content: Any
-
-
-class Event(NamedTuple):
-    """An event of a job; ``number`` increases from event to event."""
-
-    number: int
-    kind: str
-    content: dict[str, Any]
-
-
 class Store:
-    """A database of documents and jobs, given by SQLAlchemy's URL."""
+    """A database of documents and jobs, given by SQLAlchemy's URL; ``known`` if this server has looked at it."""
 
-    def __init__(self, url: str):
-        self.engine = opened(url)
+    def __init__(self, url: str, known: bool = False):
+        self.engine = opened(url, known)
         dialect = {"sqlite": sqlite, "postgresql": postgresql}[self.engine.dialect.name]
         new = dialect.insert(documents)
         self._new_document = new.on_conflict_do_update(
@@ -274,13 +237,11 @@ class Store:
             connection.execute(self._new_document, row)
         return digest
 
-    def document(self, digest: str, kind: str | None = None) -> Document | None:
-        """The document of a digest; None if there is none, or if it is not of ``kind``."""
+    def document(self, digest: str, kind: str | None = None) -> Any:
+        """The content of the document of a digest; None if there is none, or if it is not of ``kind``."""
         with self.engine.connect() as connection:
             row = connection.execute(select(documents).where(documents.c.digest == digest)).first()
-        if row is None or kind not in (None, row.kind):
-            return None
-        return Document(row.kind, row.name, json.loads(row.content))
+        return None if row is None or kind not in (None, row.kind) else json.loads(row.content)
 
     def documents(self, kind: str, name: str | None = None, most: int = 100) -> Sequence[Row[Any]]:
         """At most ``most`` documents of a kind, and of a name if it is given, latest first."""
@@ -324,9 +285,7 @@ class Store:
 
     def move(self, id: str, status: str, *, of: Sequence[str], begin: bool = False, problem: Any = None,
              made: Mapping[str, str] | None = None) -> bool:
-        """Change the status of a job if its status is one of ``of``, and record the documents that it made; returns
-        whether the status changed.
-        """
+        """Change a job's status if it is one of ``of``, and record what it made; returns whether the status changed."""
         now = time()
         values: dict[str, Any] = {"status": status}
         values |= {"started_s": now} if status == "running" else {}
@@ -345,19 +304,14 @@ class Store:
         with self.engine.begin() as connection:
             _tell(connection, id, kind, content)
 
-    def events(self, id: str, after: int = 0, kind: str | None = None) -> list[Event]:
-        """The events of a job with numbers above ``after``, in order; only events of ``kind`` if it is given."""
+    def events(self, id: str, after: int = 0, kind: str | None = None) -> Sequence[Row[Any]]:
+        """The events of a job with an id above ``after``, in order; only those of ``kind`` if it is given."""
         query = select(events).where(events.c.job_id == id, events.c.id > after).order_by(events.c.id)
         with self.engine.connect() as connection:
-            rows = connection.execute(query if kind is None else query.where(events.c.kind == kind)).all()
-        return [Event(row.id, row.kind, json.loads(row.content)) for row in rows]
+            return connection.execute(query if kind is None else query.where(events.c.kind == kind)).all()
 
     def collect(self, age_s: float) -> tuple[int, int]:
-        """Delete jobs that ended more than ``age_s`` seconds ago, with their events, and documents of that age that no
-        job uses.
-
-        Returns the numbers of deleted jobs and documents.
-        """
+        """Delete jobs that ended before ``age_s`` seconds, and old documents without a job; returns how many."""
         limit = time() - age_s
         with self.engine.begin() as connection:
             old = jobs.c.status.in_(ENDED) & (jobs.c.ended_s < limit)

@@ -7,7 +7,7 @@ from copy import deepcopy
 PATHS = (
     "/", "/healthz", "/metrics", "/api/v1/jobs", "/api/v1/instances", "/api/v1/methods", "/api/v1/openapi.json",
     "/api/v1/jobs/{}", "/api/v1/jobs/{}/events", "/api/v1/jobs/{}/drawing", "/api/v1/jobs/{}/report",
-    "/api/v1/jobs/{}/files", "/api/v1/jobs/{}/changes?before={}", "/api/v1/plans/{}", "/api/v1/instances/{}",
+    "/api/v1/jobs/{}/files", "/api/v1/jobs/{}/changes?before={}", "/api/v1/instances/{}",
     "/api/v1/jobs?limit={}&before={}", "/static/{}",
 )
 WORDS = (

@@ -4,18 +4,17 @@ import json
 from functools import cache
 from typing import Annotated, Any
 
-import yaml
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from provision import __version__
+from provision import Instance, __version__
 from provision.answers.lists import gpu_rows, instance_row, method_rows
 from provision.cluster.journal import Decision, Journal
 from provision.exporters.export import TARGETS
+from provision.instances.files.files import dump
 from provision.instances.files.instance_file import shipped, shipped_instances
 from provision.models.performance.catalogue import load_performance, shipped_performance
-from provision.models.problem.instance import Instance
 from provision.service.api.operation import Givens, Service, operation
 from provision.service.messages import Files, Health, Saved, StoredInstance, joined, refused, validated
 from provision.service.settings import Settings
@@ -26,18 +25,14 @@ MOST_LISTED = 200
 Rows = list[dict[str, Any]]
 
 
-@operation("GET", "/healthz", returns=Health)
-async def health(service: Service) -> Response:
+@operation("GET", "/healthz")
+async def health(service: Service) -> Health:
     """Whether the service works."""
     jobs = service.jobs
-    lost = jobs.pool.lost and not jobs.stopping
-    troubles = {"stopping": jobs.stopping, "workers lost": lost, "waits for the store": jobs.away}
-    state = Health(
-        status=next((trouble for trouble, there in troubles.items() if there), "ok"),
-        version=__version__, workers=jobs.pool.alive, queued=len(jobs.waiting), running=len(jobs.running),
+    return Health(
+        status="stopping" if jobs.stopping else "waits for the store" if jobs.away else "ok", version=__version__,
+        workers=service.settings.workers, queued=len(jobs.waiting), running=len(jobs.running),
     )
-    status = 503 if lost else 200  # a restart mends lost threads, but not a store that does not answer
-    return Response(state.model_dump_json(), status, media_type="application/json")
 
 
 @operation("GET", "/metrics", media="text/plain")
@@ -113,7 +108,7 @@ def _stored(row: Any) -> StoredInstance:
     )
 
 
-@operation("POST", "/api/v1/instances", status=201, body=Instance, problems=(400, 413, 415, 422))
+@operation("POST", "/api/v1/instances", status=201, body=Instance)
 async def save_instance(service: Service, request: Request) -> Saved:
     """Store an instance (JSON or YAML)."""
     return await service.reader.read(request, _saved)
@@ -124,7 +119,7 @@ def _saved(settings: Settings, store: Store, content: Any) -> Saved:
     return Saved(name=instance.name, digest=Givens(store, settings).instance(content)[1])
 
 
-@operation("POST", "/api/v1/instances/files", status=201, body=Files, problems=(400, 413, 415, 422))
+@operation("POST", "/api/v1/instances/files", status=201, body=Files)
 async def save_files(service: Service, request: Request) -> Saved:
     """Store an instance with the files of performance data that it names, as texts by file name."""
     return await service.reader.read(request, _saved_files)
@@ -134,15 +129,13 @@ def _saved_files(settings: Settings, store: Store, content: Any) -> Saved:
     return _saved(settings, store, joined(validated(Files, content).files))
 
 
-@operation("GET", "/api/v1/instances/{name}", problems=(404,))
+@operation("GET", "/api/v1/instances/{name}")
 def get_instance(service: Service, name: str,
                  format: Annotated[str, Field(description="yaml for YAML, else JSON")] = "") -> Any:
     """An instance by name or digest."""
     instance = Givens(service.store, service.settings).find(name)
     if instance is None:
         raise refused(404, f"{name[:80]!r}: neither a shipped nor a stored instance")
-    content = instance.model_dump(mode="json", exclude_none=True)
-    if format != "yaml":
-        return content
-    text = yaml.dump(content, Dumper=yaml.CSafeDumper, sort_keys=False, default_flow_style=None, width=115)
-    return Response(text, media_type="application/yaml")
+    if format == "yaml":
+        return Response(dump(instance, "instance.yaml"), media_type="application/yaml")
+    return instance.model_dump(mode="json", exclude_none=True)

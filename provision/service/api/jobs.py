@@ -1,6 +1,4 @@
-"""Operations on jobs (submit, list, get, stream, cancel) and on their results: plans, drawings, comparisons of plans,
-reports, exported files.
-"""
+"""Operations on jobs (submit, list, get, stream, cancel) and on their results (drawings, changes, reports, files)."""
 
 import io
 import json
@@ -10,13 +8,12 @@ from html import escape
 from operator import or_
 from typing import Annotated, Any
 
-import yaml
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from provision import InputError, Instance, Plan, verify
+from provision import InputError, Instance, Plan, Report, Result, verify
 from provision.answers.difference import difference
 from provision.cluster.state import State
 from provision.commands import JOBS
@@ -26,69 +23,14 @@ from provision.draw.html import figure, lines, section, table
 from provision.draw.layout.drawing import Drawing
 from provision.draw.page import plan_parts, render_page
 from provision.draw.standing import Standing, standing_of
-from provision.models.plans.result import Result, relative_gap
+from provision.instances.files.files import dump
+from provision.models.plans.result import relative_gap
 from provision.service.api.operation import Givens, Service, operation
 from provision.service.jobs import stream
-from provision.service.messages import (
-    ENDED,
-    Incumbent,
-    Job,
-    JobHead,
-    JobId,
-    Jobs,
-    refused,
-    unusable,
-    validated,
-)
+from provision.service.messages import ENDED, Incumbent, Job, JobHead, JobId, Jobs, refused, unusable, validated
 from provision.service.settings import Settings
 from provision.service.store import Store
 from provision.solving.methods import method
-
-
-def drawn(job: Job, instance: Instance, plan: Plan) -> str:
-    """A plan with its proof and its workloads as HTML. No GPU is left out: the page shows so many rows at a time."""
-    report = verify(instance, plan)
-    drawing = Drawing(plan, instance, _standing(job, instance, plan), most=len(plan.gpus))
-    return "".join([lines([drawing.summary]), *plan_parts(drawing, report)])
-
-
-def report_of(job: Job, instance: Instance, plan: Plan) -> str:
-    """The HTML page of a job with a plan; the page loads nothing from elsewhere."""
-    parts = [_proof(job)]
-    if len(job.incumbents) > 1:
-        moments = [Moment(one.seconds, one.objective, one.bound) for one in job.incumbents]
-        title = f"{instance.name}, {job.verb}: {job.status}"
-        parts.append(section("How the search went", figure(convergence_figure(instance, title, moments))))
-    more = "".join([*parts, _input(instance)])
-    return render_page(plan, instance, verify(instance, plan), more, _standing(job, instance, plan))
-
-
-def _standing(job: Job, instance: Instance, plan: Plan) -> Standing | None:
-    """What a solve proved about its plan; None for the plans of other verbs."""
-    if job.verb != "solve" or job.result is None:
-        return None
-    return standing_of(instance, Result.of_summary(job.result, plan, verify(instance, plan)))
-
-
-def _proof(job: Job) -> str:
-    result = job.result or {}
-    versions = ", ".join(f"{name} {number}" for name, number in result.get("versions", {}).items())
-    gap = "–" if result.get("gap") is None else f"{result['gap']:.2%}"
-    facts = {
-        "status": result.get("status"), "objective": result.get("objective"), "proven bound": result.get("bound"),
-        "gap": gap, "method": result.get("method"), "ended": result.get("termination"), "seed": result.get("seed"),
-        "seconds": result.get("solve_seconds"), "instance digest": job.instance_digest, "job": job.id,
-        "versions": versions,
-    }
-    return section("Proof", table(("", ""), [(name, value) for name, value in facts.items()
-                                             if value not in (None, "")]))
-
-
-def _input(instance: Instance) -> str:
-    content = instance.model_dump(mode="json", exclude_none=True)
-    text = yaml.dump(content, Dumper=yaml.CSafeDumper, sort_keys=False, default_flow_style=None, width=115)
-    return f"<details><summary>The instance, to solve again</summary><pre>{escape(text)}</pre></details>"
-
 
 requests: Any = reduce(or_, map(request, JOBS))
 JobRequest: Any = Annotated[requests, Field(discriminator="verb")]
@@ -98,7 +40,7 @@ JobRequest: Any = Annotated[requests, Field(discriminator="verb")]
 MOST_LISTED = 1000
 
 
-@operation("POST", "/api/v1/jobs", status=201, body=JobRequest, problems=(400, 403, 413, 415, 422, 429, 503))
+@operation("POST", "/api/v1/jobs", status=201, body=JobRequest)
 async def submit_job(service: Service, request: Request) -> JobId:
     """Take on a job."""
     verb, instance, asked, used = await service.reader.read(request, _checked)
@@ -106,9 +48,7 @@ async def submit_job(service: Service, request: Request) -> JobId:
 
 
 def _checked(settings: Settings, store: Store, content: Any) -> tuple[str, str, dict[str, Any], dict[str, str]]:
-    """The verb of a requested job, the name of its instance (empty if the verb has none), its other settings, and the
-    digests of what it uses.
-    """
+    """Verb, instance's name (empty if it has none), other settings, and digests of what a requested job uses."""
     asked = validated(JobRequest, content)
     if asked.verb == "apply" and not settings.allow_apply:
         raise refused(403, "plans are put on GPUs only by servers that were started with --allow-apply")
@@ -141,7 +81,7 @@ def _check_methods(asked: Any, instance: Instance) -> None:
         raise unusable(error, field) from None
 
 
-@operation("GET", "/api/v1/jobs", problems=(422,))
+@operation("GET", "/api/v1/jobs")
 def list_jobs(service: Service, limit: Annotated[int, Field(ge=1, le=MOST_LISTED, description="jobs at most")] = 50,
               before: Annotated[str, Field(description="the id after which the list goes on")] = "") -> Jobs:
     """Jobs, latest first."""
@@ -159,21 +99,20 @@ def _head(row: Any, digest: str) -> dict[str, Any]:
     }
 
 
-@operation("GET", "/api/v1/jobs/{id}", problems=(404,))
+@operation("GET", "/api/v1/jobs/{id}")
 def get_job(service: Service, id: str) -> Job:
     """A job with incumbents and result."""
     store, row = service.store, _row(service, id)
     used = {role: store.used([id], role).get(id) for role in ("instance", "result", "plan")}
     result = store.document(used["result"]) if used["result"] else None
     plan = store.document(used["plan"]) if used["plan"] else None
-    content = None if result is None else result.content | ({"plan": plan.content} if plan else {})
+    content = None if result is None else result | ({"plan": plan} if plan else {})
     if content is not None and row.verb in ("solve", "replan"):
         content.setdefault("plan", None)
-    incumbents = tuple(_incumbent(event.content) for event in store.events(id, kind="incumbent"))
-    problem = json.loads(row.problem) if row.problem else None
-    request = json.loads(row.request)
-    return Job(**_head(row, used["instance"] or ""), request=request, incumbents=incumbents, result=content,
-               problem=problem)
+    told = [json.loads(event.content) for event in store.events(id, kind="incumbent")]
+    incumbents = [Incumbent(**one, gap=relative_gap(one["objective"], one["bound"])) for one in told]
+    return Job(**_head(row, used["instance"] or ""), request=json.loads(row.request), incumbents=tuple(incumbents),
+               result=content, problem=json.loads(row.problem) if row.problem else None)
 
 
 def _row(service: Service, id: str) -> Any:
@@ -183,11 +122,7 @@ def _row(service: Service, id: str) -> Any:
     return row
 
 
-def _incumbent(content: dict[str, Any]) -> Incumbent:
-    return Incumbent(**content, gap=relative_gap(content["objective"], content["bound"]))
-
-
-@operation("GET", "/api/v1/jobs/{id}/events", media="text/event-stream", problems=(404,))
+@operation("GET", "/api/v1/jobs/{id}/events", media="text/event-stream")
 def get_events(service: Service, request: Request, id: str) -> Response:
     """A job's events, from the beginning or after Last-Event-ID, streamed until it ends."""
     _row(service, id)
@@ -196,7 +131,7 @@ def get_events(service: Service, request: Request, id: str) -> Response:
     return StreamingResponse(stream(service.jobs, id, after), media_type="text/event-stream")
 
 
-@operation("DELETE", "/api/v1/jobs/{id}", status=204, media="", problems=(404, 409))
+@operation("DELETE", "/api/v1/jobs/{id}", status=204, media="")
 def cancel_job(service: Service, id: str) -> Response:
     """Cancel a job, which keeps its best plan."""
     if _row(service, id).status not in ENDED:
@@ -204,16 +139,24 @@ def cancel_job(service: Service, id: str) -> Response:
     return Response(status_code=204)
 
 
-@operation("GET", "/api/v1/plans/{digest}", returns=Plan, problems=(404,))
-def get_plan(service: Service, digest: str) -> Any:
-    """A stored plan."""
-    found = service.store.document(digest[:64], "plan")
-    if found is None:
-        raise refused(404, "no plan of this digest")
-    return found.content
+def _planned(service: Service, id: str) -> tuple[Job, Instance, Plan]:
+    """A job with its instance and its plan. Raises RefusedError if there is no such job, or the job has no plan."""
+    job = get_job(service, id)
+    instance = service.store.document(job.instance_digest, "instance")
+    plan = service.store.document((job.result or {}).get("plan_digest", "")[:64], "plan")
+    if instance is None or plan is None:
+        raise refused(404, "no such job, or it has no plan")
+    return job, validated(Instance, instance, "instance"), validated(Plan, plan, "plan")
 
 
-@operation("GET", "/api/v1/jobs/{id}/drawing", media="text/html", problems=(404,))
+def _standing(job: Job, instance: Instance, plan: Plan, report: Report) -> Standing | None:
+    """What a solve proved about its plan; None for the plans of other verbs."""
+    if job.verb != "solve" or job.result is None:
+        return None
+    return standing_of(instance, Result.of_summary(job.result, plan, report))
+
+
+@operation("GET", "/api/v1/jobs/{id}/drawing", media="text/html")
 def get_drawing(service: Service, id: str) -> Response:
     """A job's plan drawn, with its proof and its workloads, as a part of an HTML page."""
     return Response(_drawing(service, id), media_type="text/html")
@@ -221,45 +164,51 @@ def get_drawing(service: Service, id: str) -> Response:
 
 @lru_cache(maxsize=16)
 def _drawing(service: Service, id: str) -> str:
-    """The drawing of a job's plan. It is cached, since a drawing of thousands of GPUs takes seconds."""
-    return drawn(*_parts(service, id))
+    """No GPU is left out: the page shows so many rows at a time. To draw thousands takes seconds."""
+    job, instance, plan = _planned(service, id)
+    report = verify(instance, plan)
+    drawing = Drawing(plan, instance, _standing(job, instance, plan, report), most=len(plan.gpus))
+    return "".join([lines([drawing.summary]), *plan_parts(drawing, report)])
 
 
-def _loaded(store: Store, instance_digest: str, plan_digest: str) -> tuple[Instance, Plan]:
-    """The instance and the plan with these digests in the store. Raises RefusedError if the store lacks one of them."""
-    instance, plan = store.document(instance_digest, "instance"), store.document(plan_digest[:64], "plan")
-    if instance is None or plan is None:
-        raise refused(404, "no such job, or it has no plan")
-    return validated(Instance, instance.content, "instance"), validated(Plan, plan.content, "plan")
-
-
-@operation("GET", "/api/v1/jobs/{id}/changes", problems=(404,))
+@operation("GET", "/api/v1/jobs/{id}/changes")
 def get_changes(service: Service, id: str,
                 before: Annotated[str, Field(description="the id of the other job")] = "") -> list[str]:
     """What changes between the plans of two jobs, in sentences."""
-    (_, base, old), (_, instance, new) = _parts(service, before), _parts(service, id)
+    (_, base, old), (_, instance, new) = _planned(service, before), _planned(service, id)
     return difference(instance, old, new, base)
 
 
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 """The content security policy of a report. A report contains its styles and loads nothing else."""
+FACTS = ("status", "objective", "bound", "gap", "method", "termination", "seed", "solve_seconds")
+"""What a report tells of the result of a job."""
 
 
-@operation("GET", "/api/v1/jobs/{id}/report", media="text/html", problems=(404,))
+@operation("GET", "/api/v1/jobs/{id}/report", media="text/html")
 def get_report(service: Service, id: str) -> Response:
     """A job's plan and proof as one HTML file."""
+    job, instance, plan = _planned(service, id)
+    report, result = verify(instance, plan), job.result or {}
+    versions = ", ".join(f"{name} {number}" for name, number in result.get("versions", {}).items())
+    facts = {name: result.get(name) for name in FACTS} | {
+        "gap": "–" if result.get("gap") is None else f"{result['gap']:.2%}",
+        "instance_digest": job.instance_digest, "job": job.id, "versions": versions}
+    rows = [(name.replace("_", " "), value) for name, value in facts.items() if value not in (None, "")]
+    parts = [section("Proof", table(("", ""), rows))]
+    if len(job.incumbents) > 1:
+        moments = [Moment(one.seconds, one.objective, one.bound) for one in job.incumbents]
+        title = f"{instance.name}, {job.verb}: {job.status}"
+        parts.append(section("How the search went", figure(convergence_figure(instance, title, moments))))
+    text = escape(dump(instance, "instance.yaml"))
+    parts.append(f"<details><summary>The instance, to solve again</summary><pre>{text}</pre></details>")
+    page = render_page(plan, instance, report, "".join(parts), _standing(job, instance, plan, report))
     headers = {"Content-Security-Policy": REPORT_POLICY,
                "Content-Disposition": f'attachment; filename="report-{id[:16]}.html"'}
-    return Response(report_of(*_parts(service, id)), headers=headers, media_type="text/html")
+    return Response(page, headers=headers, media_type="text/html")
 
 
-def _parts(service: Service, id: str) -> tuple[Job, Instance, Plan]:
-    """A job with its instance and its plan. Raises RefusedError if there is no such job, or the job has no plan."""
-    job = get_job(service, id)
-    return job, *_loaded(service.store, job.instance_digest, (job.result or {}).get("plan_digest", ""))
-
-
-@operation("GET", "/api/v1/jobs/{id}/files", media="application/zip", problems=(404,))
+@operation("GET", "/api/v1/jobs/{id}/files", media="application/zip")
 def get_files(service: Service, id: str) -> Response:
     """The files of an export job."""
     files = (get_job(service, id).result or {}).get("files")

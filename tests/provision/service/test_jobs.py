@@ -1,6 +1,5 @@
 """Jobs: what clients rely on, from submission to result, with cancelling and restarts."""
 
-import queue
 import signal
 from importlib import import_module
 from types import SimpleNamespace
@@ -14,7 +13,7 @@ from provision.commands.verb import Given, asked
 from provision.models.base.clock import present_stop, stopping
 from provision.models.problem.method import FEATURES, Method
 from provision.models.problem.search import Incumbent
-from provision.service import pool, worker
+from provision.service import jobs, processes
 
 
 @pytest.fixture(scope="module")
@@ -94,10 +93,9 @@ def test_cancelled_before_the_first_incumbent_keeps_a_plan(monkeypatch, method):
         raise KeyboardInterrupt
 
     instance = provision.read("parvagpu-s1").model_dump(mode="json", exclude_none=True)
-    turn = worker._Turn(SimpleNamespace(value=0))
     request = {"method": method, "time_limit_s": 5.0, "seed": 0, "parameters": {}}
     monkeypatch.setattr(Solve, "job", stopped)
-    kind, result = worker._outcome(turn, 1, SimpleNamespace(tell=None), "solve", request, instance, None)
+    kind, result = processes.outcome(processes.Work("solve", request, instance, None), None)
     assert kind == "result" and result["verified"] and result["termination"] == "stopped" and result["plan"]["gpus"]
     assert method in result["notes"][-1]
 
@@ -110,18 +108,18 @@ def test_an_interrupted_job_keeps_what_it_told_last(monkeypatch):
                 raise EOFError
             return message
 
-        waiting, ends = list(messages), []
-        desk = SimpleNamespace(tell=lambda *event: None, end=lambda id, kind, content: ends.append((kind, content)))
-        slot = pool._Slot(desk, queue.SimpleQueue(), 0.0, 1.0, "")
-        slot.pipe = SimpleNamespace(poll=lambda seconds: bool(waiting), recv=received, send=lambda work: None)
-        slot._ensure = slot._kill = lambda: None
-        slot._carry_out("job", pool.Work("compare", {}, None, None))
-        return ends.pop()
+        waiting = list(messages)
+        pipe = SimpleNamespace(poll=lambda seconds=0.0: bool(waiting), recv=received)
+        monkeypatch.setattr(jobs, "started", lambda *given: (None, pipe))
+        desk = SimpleNamespace(settings=SimpleNamespace(job_s=0.0, memory_gib=1.0), folder=SimpleNamespace(name=""),
+                               stopping=False, cancelled=(), tell=lambda *event: None)
+        return jobs.Run(desk, "job").outcome(processes.Work("compare", {}, None, None))
 
-    monkeypatch.setattr(pool, "GRACE_S", 0.0)
-    monkeypatch.setattr(pool, "STARTS_S", 0.0)
+    monkeypatch.setattr(jobs, "GRACE_S", 0.0)
+    for name in ("end", "send_signal"):
+        monkeypatch.setattr(jobs, name, lambda *given: None)
     kept, told, result = ("keep", {"result": {"rows": [1]}}), ("incumbent", {}), ("result", {"rows": [1]})
-    assert outcome(kept, ("cancelled", {})) == outcome(kept) == outcome(told, None, result) == result
+    assert outcome(kept, ("cancelled", {})) == outcome(kept) == outcome(told, None, None, result) == result
     assert outcome() == ("died", {}) and outcome(told, ("cancelled", {})) == ("cancelled", {})
 
 
