@@ -106,7 +106,5 @@ def told(tell: Callable[[], object]) -> None:
 
 
 def drop_output() -> None:
-    """Redirect stdout to the null device. Otherwise Python would write the rest of its buffer at exit and report a
-    broken pipe.
-    """
+    """Drop what stdout still buffers, which Python would write at exit and report a broken pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
+from provision import InputError, Permissions, apply, read, read_plan
 from provision.applier.cluster import roll
 from provision.applier.cluster.roll import ClusterOutcome
 from provision.applier.cluster.wanted import TARGETS
-from provision.applier.execute import Permissions
 from provision.applier.journal import Journal
 from provision.applier.layout import Observed, ObservedGpu
 from provision.applier.match import target_layout
@@ -24,15 +24,12 @@ from provision.applier.operations import apply_last, default_state, difference, 
 from provision.applier.outcome import APPLIED, DECLINED, QUARANTINED, RESTORED, UNRESTORED, RunOutcome
 from provision.applier.steps import Step, steps_between
 from provision.applier.target import Commands, refuse_stale
-from provision.applier.verified import apply
 from provision.commands import SIGNALLED, drop_output, told
 from provision.commands.verb import INSTANCE, PLAN, Answering, Given, PlanFiles, instance_of, print_json
 from provision.draw.output import Rows, print_table
-from provision.instances.files.files import FilePath, reason, validate
-from provision.instances.read import read, read_plan
+from provision.instances.files.files import reason, validate
 from provision.models.base.arguments import local, operand, option
 from provision.models.base.clock import end_if_asked
-from provision.models.base.errors import InputError
 from provision.models.base.fields import Flag, Name, Positive, PositiveCount
 from provision.models.base.known import known
 from provision.models.problem.interrupts import SIGNALS, stoppable
@@ -55,11 +52,16 @@ class OnGpus(Answering):
     server: str | None = local(None, "COMMAND",
                                "start servers, which stay in the foreground: 'serve {model} -b {batch}'")
 
+    @property
+    def usable(self) -> list[str] | None:
+        """The GPUs that may be used; None for all of the plan's types."""
+        return None if self.gpus is None else list(self.gpus)
 
-def commands(options: OnGpus) -> Commands:
-    """The Commands with which servers of replicas are started."""
-    workloads = read(options.instance).workloads if options.instance else ()
-    return Commands(options.server, {workload.name: workload.model for workload in workloads})
+    def difference(self) -> tuple[Observed, list[Step]]:
+        """What runs, and the steps from there to the plan."""
+        workloads = read(self.instance).workloads if self.instance else ()
+        commands = Commands(self.server, {one.name: one.model for one in workloads})
+        return difference(read_plan(known(self.plan)), self.state, self.usable, commands)
 
 
 def step_rows(present: Observed, steps: Iterable[Step]) -> Iterator[tuple[int | None, str, str]]:
@@ -83,20 +85,13 @@ def _rows(gpu: ObservedGpu) -> list[tuple[object, ...]]:
     if gpu.mig != gpu.mig_pending:
         mode = f"{mode}, {'on' if gpu.mig_pending else 'off'} pending"
     head = (gpu.index, gpu.product, mode)
-    if not gpu.slices:
-        return [(*head, None, None, gpu.uuid, None, None, None)]
     return [
-        (
-            *head,
-            piece.label,
-            None if piece.enumerator is None else "others" if piece.strange else "provision",
-            ", ".join(piece.devices) or None,
-            "trouble" if piece.trouble else "yes" if piece.mps else "no",
-            ", ".join(replica.workload for replica in piece.replicas if replica) or None,
-            ", ".join(f"{one.pid} {one.name}".strip() for one in piece.clients) or None,
-        )
+        (*head, piece.label, None if piece.enumerator is None else "others" if piece.strange else "provision",
+         ", ".join(piece.devices) or None, "trouble" if piece.trouble else "yes" if piece.mps else "no",
+         ", ".join(replica.workload for replica in piece.replicas if replica) or None,
+         ", ".join(f"{one.pid} {one.name}".strip() for one in piece.clients) or None)
         for piece in gpu.slices
-    ]
+    ] or [(*head, None, None, gpu.uuid, None, None, None)]
 
 
 class Status(Answering):
@@ -132,7 +127,7 @@ class Diff(OnGpus):
         return {"steps": [step.described(present) for step in steps]}
 
     def run(self) -> int:
-        present, steps = _difference(self)
+        present, steps = self.difference()
         text = [steps_table(step_rows(present, steps))] if steps else "no difference"
         told(lambda: self.answer({"steps": [step.described(present) for step in steps]}, text))
         return 1 if steps else 0
@@ -140,38 +135,16 @@ class Diff(OnGpus):
 
 class Assert(OnGpus):
     def run(self) -> int:
-        present, steps = _difference(self)
+        present, steps = self.difference()
         lines = [f"  {'' if gpu is None else f'GPU {gpu}: '}{text}" for gpu, text, _ in step_rows(present, steps)]
         content = {"ok": not steps, "differences": [step.described(present) for step in steps]}
         told(lambda: self.answer(content, [f"differs: {len(steps)} steps away" if steps else "holds", *lines]))
         return 1 if steps else 0
 
 
-def _difference(options: OnGpus) -> tuple[Observed, list[Step]]:
-    gpus = None if options.gpus is None else list(options.gpus)
-    return difference(read_plan(known(options.plan)), options.state, gpus, commands(options))
-
-
 Outcome = TypeVar("Outcome", RunOutcome, ClusterOutcome)
 LOOK_S = 0.1
 """The seconds between two looks, while nothing is typed, at whether a signal has come."""
-
-
-def asking(yes: bool, as_json: bool, tell: Callable[..., None]) -> Callable[..., bool] | None:
-    """The function that asks the user about steps, the last of its arguments, after ``tell`` has printed them; None
-    with ``--yes``. It returns whether the user says yes; the end of the input counts as no.
-    """
-    def ask(*planned: Any) -> bool:
-        if as_json or not sys.stdin.isatty():
-            what = f"{len(planned[-1])} steps to do, and nobody to ask"
-            raise InputError(f"{what}; look at provision diff and add --yes")
-        tell(*planned)
-        print("Do this? [y/N] ", end="", flush=True)
-        while not select.select([sys.stdin], [], [], LOOK_S)[0]:
-            end_if_asked()
-        return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-    return None if yes else ask
 
 
 def carried_out(act: Callable[[], Outcome], wanted: str, tell: Callable[[Outcome], None],
@@ -225,6 +198,54 @@ class Changing(Answering):
     wait: Flag = local(False, None, "wait while another applier is at work")
     state: str = STATE
 
+    def refuse(self) -> None:
+        """Refuse options for clusters where a machine's GPUs are changed, and the other way round."""
+        for name in OF_MACHINES if self.via else OF_CLUSTERS:
+            if name in self.model_fields_set:
+                meant = "this machine's GPUs; leave it or --via out" if self.via else (
+                    "--via kubernetes; add that or leave it out")
+                raise InputError(f"--{name.replace('_', '-')}: is for {meant}")
+
+    def change_machine(self, wanted: str, act: Callable[..., RunOutcome]) -> int:
+        """Change this machine's GPUs by calling ``act``; returns the exit code, 0 if the outcome is ``wanted``."""
+        permissions = Permissions(**{name: getattr(self, name) for name in Permissions.model_fields})
+
+        def left() -> str:
+            last = Journal(self.state).last()
+            unfinished = last and last.unfinished
+            return f"stopped on the way: {known(last).ways_on}" if unfinished else "stopped: nothing is left half done"
+
+        return self._change(wanted, partial(act, permissions=permissions, report=_report), left,
+                            lambda *planned: print_table(*steps_table(step_rows(*planned))))
+
+    def change_cluster(self, wanted: str, act: Callable[..., ClusterOutcome]) -> int:
+        """Change a cluster by calling ``act``; returns the exit code, 0 if the outcome is ``wanted``."""
+        begun: list[str] = []
+
+        def report(line: str) -> None:
+            begun.append(line)
+            say(line)
+
+        return self._change(wanted, partial(act, report=report), lambda: (
+            "stopped on the way: provision rollback --via kubernetes goes back" if begun else
+            "stopped: nothing was changed"), lambda steps: print(*steps, sep="\n"))
+
+    def _change(self, wanted: str, act: Callable[..., Outcome], left: Callable[[], str], tell: Callable[..., None]
+                ) -> int:
+        def ask(*planned: Any) -> bool:
+            """Whether the user says yes to steps, the last argument; the end of the input counts as no."""
+            if self.as_json or not sys.stdin.isatty():
+                what = f"{len(planned[-1])} steps to do, and nobody to ask"
+                raise InputError(f"{what}; look at provision diff and add --yes")
+            tell(*planned)
+            print("Do this? [y/N] ", end="", flush=True)
+            while not select.select([sys.stdin], [], [], LOOK_S)[0]:
+                end_if_asked()
+            return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+        return carried_out(lambda: act(confirm=None if self.yes else ask, wait=self.wait), wanted,
+                           lambda outcome: _print(outcome, self.as_json), left)
+
 
 OF_CLUSTERS = ("nodes", "to", "namespace", "gpus_per_node", "within", "context")
 """The options that have a meaning only with ``--via``."""
@@ -232,56 +253,8 @@ OF_MACHINES = ("gpus", "server", "last", *Permissions.model_fields)
 """The options that have none with ``--via``."""
 
 
-def refuse_misplaced(options: Changing) -> None:
-    """Refuse options for clusters where a machine's GPUs are changed, and the other way round. Raises InputError if
-    there is such an option.
-    """
-    for name in OF_MACHINES if options.via else OF_CLUSTERS:
-        if name in options.model_fields_set:
-            meant = "this machine's GPUs; leave it or --via out" if options.via else (
-                "--via kubernetes; add that or leave it out")
-            raise InputError(f"--{name.replace('_', '-')}: is for {meant}")
-
-
-def change_machine(options: Changing, wanted: str, act: Callable[..., RunOutcome]) -> int:
-    """Change this machine's GPUs by calling ``act``; returns the exit code, which is 0 if the outcome is ``wanted``."""
-    permissions = Permissions(**{name: getattr(options, name) for name in Permissions.model_fields})
-    confirm = asking(options.yes, options.as_json, lambda *planned: print_table(*steps_table(step_rows(*planned))))
-    return carried_out(
-        lambda: act(permissions=permissions, confirm=confirm, report=_report, wait=options.wait),
-        wanted,
-        lambda outcome: _print(outcome, options.as_json),
-        lambda: _stopped(options.state),
-    )
-
-
-def change_cluster(options: Changing, wanted: str, act: Callable[..., ClusterOutcome]) -> int:
-    """Change a cluster by calling ``act``; returns the exit code, which is 0 if the outcome is ``wanted``."""
-    begun = False
-
-    def report(line: str) -> None:
-        nonlocal begun
-        begun = True
-        say(line)
-
-    confirm = asking(options.yes, options.as_json, lambda steps: print(*steps, sep="\n"))
-    return carried_out(
-        lambda: act(confirm=confirm, report=report, wait=options.wait),
-        wanted,
-        lambda outcome: _print(outcome, options.as_json),
-        lambda: "stopped on the way: provision rollback --via kubernetes goes back" if begun else
-        "stopped: nothing was changed",
-    )
-
-
 def _report(step: Step) -> None:
     say(f"{step.gpu}: {step.text}" if step.gpu else step.text)
-
-
-def _stopped(state: FilePath) -> str:
-    """A sentence on the state in which an interrupted run leaves the GPUs."""
-    last = Journal(state).last()
-    return f"stopped on the way: {last.ways_on}" if last and last.unfinished else "stopped: nothing is left half done"
 
 
 def _print(outcome: RunOutcome | ClusterOutcome, as_json: bool) -> None:
@@ -316,45 +289,32 @@ class Apply(OnGpus, Changing):
     force: Flag = local(False, None, "apply a plan that was made for another instance or another state of it")
 
     def job(self, given: Given) -> dict[str, Any]:
-        gpus = None if self.gpus is None else list(self.gpus)
-        done = apply(given.instance, given.plan, gpus=gpus, report=lambda step: given.progress(1))
+        done = apply(given.instance, given.plan, gpus=self.usable, report=lambda step: given.progress(1))
         return done.model_dump(mode="json")
 
     def run(self) -> int:
-        refuse_misplaced(self)
-        if self.via:
-            return self._apply_to_cluster()
-        if self.last:
+        if self.last and not self.via:
             if self.plan:
                 raise InputError(f"--last: applies what the last run led to, not {self.plan}; leave one of them out")
             if self.force:
                 raise InputError("--force: is for a plan, and --last takes none; leave one of them out")
-            return change_machine(self, APPLIED, partial(apply_last, self.state))
+            return self.change_machine(APPLIED, partial(apply_last, self.state))
         if self.plan is None:
-            raise InputError("apply: no plan; name a plan file, or add --last")
+            raise InputError(f"apply: no plan; name a plan file{'' if self.via else ', or add --last'}")
         plan = read_plan(self.plan)
         instance = instance_of(self.plan, self.instance, plan)
-        gpus = None if self.gpus is None else list(self.gpus)
-        act = partial(apply, instance, plan, self.state, gpus, self.server, force=self.force)
-        return change_machine(self, APPLIED, act)
-
-    def _apply_to_cluster(self) -> int:
-        if self.plan is None:
-            raise InputError("apply: no plan; name a plan file")
-        plan = read_plan(self.plan)
-        given = {name: getattr(self, name) for name in ("to", "namespace", "context", "gpus_per_node")}
-        given["within_s"] = self.within
-        instance = instance_of(self.plan, self.instance, plan)
+        if not self.via:
+            return self.change_machine(APPLIED, partial(
+                apply, instance, plan, self.state, self.usable, self.server, force=self.force))
         refuse_stale(instance, plan, self.force)
-        chosen = {name: value for name, value in given.items() if value is not None}
+        given = {name: getattr(self, name) for name in ("to", "namespace", "context", "gpus_per_node")}
+        chosen = {name: value for name, value in (given | {"within_s": self.within}).items() if value is not None}
         names = [name.strip() for name in (self.nodes or "").split(",") if name.strip()]
-        act = partial(roll.apply, instance, plan, names, self.state, **chosen)
-        return change_cluster(self, APPLIED, act)
+        return self.change_cluster(APPLIED, partial(roll.apply, instance, plan, names, self.state, **chosen))
 
 
 class Rollback(Changing):
     def run(self) -> int:
-        refuse_misplaced(self)
         if self.via:
-            return change_cluster(self, RESTORED, partial(roll.rollback, self.state, self.context))
-        return change_machine(self, RESTORED, partial(rollback, self.state))
+            return self.change_cluster(RESTORED, partial(roll.rollback, self.state, self.context))
+        return self.change_machine(RESTORED, partial(rollback, self.state))

@@ -2,22 +2,17 @@
 
 from typing import Any
 
+from provision import InputError, Instance, Plan, layout, read_plan, recommend, write
 from provision.answers.clusters import export_paths, layout_told, moves_told, recommendation_told, write_exports
 from provision.cluster.calibrate import calibrate, corrected, observed_by, read_observed
 from provision.cluster.defragment import Defragmentation, defragment
-from provision.cluster.layout import layout
 from provision.cluster.metrics import WINDOW_S, measured, metrics_table
-from provision.cluster.recommend import recommend
 from provision.cluster.state import Observation, State, read_state
 from provision.commands.verb import UNKNOWN, Answering, Given, Seconds, Writing, read_instance
 from provision.draw.output import Rows
 from provision.instances.files.files import check_writable, validate
-from provision.instances.read import read_plan, write
 from provision.models.base.arguments import local, operand, option, written
-from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Flag, Name, PositiveCount
-from provision.models.plans.plan import Plan
-from provision.models.problem.instance import Instance
 
 STATE = operand("STATE", "what import kubernetes or import gpus wrote")
 RUNS = "a shipped instance, a file, or without PLAN a state"

@@ -1,7 +1,4 @@
-"""``provision fit``: fit latency models to profile tables and tell their errors; or propose which points to measure
-first. Tables of pairs of models side by side give gpu-lets' interference model, fitted to seven tenths of the pairs as
-in the paper, or a model of co-located DNNs, fitted to four fifths; the others judge the fit.
-"""
+"""``provision fit``: fit latency models to tables of profiles or of pairs side by side, and tell their errors."""
 
 import sys
 from collections.abc import Collection, Mapping
@@ -10,31 +7,27 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from rich.console import Console
-from rich.progress import track
 
 import provision
-from provision import draw
+from provision import InputError, draw, gpu_type, write
 from provision.commands.verb import Writing
 from provision.draw.figures import write_figure
 from provision.draw.output import Rows
+from provision.draw.progress import counting
 from provision.instances.files.files import refused, write_text
 from provision.instances.importers.doubts import poor_fit
 from provision.instances.importers.pairs import read_alone, read_beside, read_pairs
 from provision.instances.importers.parvagpu import GPU
 from provision.instances.importers.parvagpu_profiles import Profile, points_text, read_points, read_profiles
-from provision.instances.read import write
 from provision.models.base.arguments import local, operand, written
-from provision.models.base.errors import InputError
 from provision.models.base.known import known
 from provision.models.fitting import colocation
 from provision.models.fitting.families import FAMILIES
 from provision.models.fitting.files import check_kind, performance_data
 from provision.models.fitting.profile import Fit as Fitted
 from provision.models.fitting.profile import choose, fit_profile
-from provision.models.fitting.profile_points import Indices, Key
+from provision.models.fitting.profile_points import Indices
 from provision.models.fitting.proposal import propose, propose_further
-from provision.models.hardware.gpu import GpuType, gpu_type
 from provision.models.performance import pairwise
 from provision.models.performance.fitted_networks import FittedError, fitted_error, relative_errors
 
@@ -65,9 +58,12 @@ class Fit(Writing):
         return gpu_type(self.gpu or GPU).name
 
     def run(self) -> int:
-        if self.path is None and self.propose is None:
+        if self.path is None and (self.propose is None or self.format != "parvagpu"):
             raise InputError("fit: name the DIR of the tables, or ask for --propose N")
-        self._refuse()
+        for name, formats in FORMATS.items():
+            if self.format not in formats and getattr(self, name) is not None:
+                meant = "profile tables" if "parvagpu" in formats else f"--format {formats[0]}"
+                raise InputError(f"--{name.replace('_', '-')} is for {meant}; leave it out with --format {self.format}")
         if self.format == "gpulets":
             return _fit_gpulets(self, known(self.path))
         if self.format == "colocation":
@@ -77,135 +73,87 @@ class Fit(Writing):
         if sum(one is not None for one in (self.points, self.points_file, self.propose)) > 1:
             raise InputError("--points, --points-file and --propose: use one of them")
         if self.propose is not None:
-            return _propose(self)
+            return _propose(self, self.propose)
         if self.out:
             check_kind(self.model)
         profiles = read_profiles(known(self.path), self.gpu_name)
         fits = _fits(profiles, self)
+        judged = "in-sample, on the points fitted" if self.in_sample else "held out, on all points not fitted"
         if self.out:
-            _write(profiles, fits, self)
+            _write(profiles, fits, judged, self, self.out)
         if self.png:
-            figure = draw.fit_plot.fit_figure(profiles, fits, f"{self.model}, {_judged(self)}")
+            figure = draw.fit_plot.fit_figure(profiles, fits, f"{self.model}, {judged}")
             write_figure(figure, self.png, self.force)
-        for dnn, fit in fits.items():
-            for line in poor_fit(_errors([fit])["mean_error"], f"{dnn}: the fit"):
+        errors = {dnn: _errors([fit]) for dnn, fit in fits.items()}
+        overall = _errors(fits.values())
+        for dnn, error in errors.items():
+            for line in poor_fit(error["mean_error"], f"{dnn}: the fit"):
                 print(f"warning: {line}", file=sys.stderr)
-        several = {dnn: [fit] for dnn, fit in fits.items()} | {"all": list(fits.values())}
-        rows = [[dnn, *_errors(some).values()] for dnn, some in several.items()]
+        points = {dnn: [profiles[dnn].keys[at] for at in fit.fitted] for dnn, fit in fits.items()}
+        content = {"model": self.model, "format": self.format, "in_sample": self.in_sample, "models": errors,
+                   "overall": overall, "fitted": None if self.in_sample else points, "out": self.out}
+        rows = [(dnn, *one.values()) for dnn, one in (errors | {"all": overall}).items()]
         table = Rows(COLUMNS, [[dnn, *(f"{100 * error:.2f}" for error in row[:3]), *row[3:]] for dnn, *row in rows])
-        return self.answer(_summary(profiles, fits, self),
-                           [table, f"{self.model}: errors {_judged(self)}", *self.files_told])
+        return self.answer(content, [table, f"{self.model}: errors {judged}", *self.files_told])
 
-    def _refuse(self) -> None:
-        """Refuse options that are meant for other formats."""
-        if self.path is None and self.format != "parvagpu":
-            raise InputError("fit: name the table, as DIR")
-        for name, formats in FORMATS.items():
-            if self.format not in formats and getattr(self, name) is not None:
-                meant = "profile tables" if "parvagpu" in formats else f"--format {formats[0]}"
-                raise InputError(f"--{name.replace('_', '-')} is for {meant}; leave it out with --format {self.format}")
+    @property
+    def in_sample(self) -> bool:
+        """Whether the fit is judged on the points fitted."""
+        return self.points is None and self.points_file is None
 
 
-def _propose(options: Fit) -> int:
+def _propose(options: Fit, count: int) -> int:
     """Print or write the points to measure: first of a new DNN, or next of those that were measured."""
-    gpu, count = gpu_type(options.gpu_name), known(options.propose)
+    gpu = gpu_type(options.gpu_name)
     if options.png:
         raise InputError(f"--propose goes without {options.png}: it draws nothing")
-    if options.path is not None:
-        return _propose_further(options, gpu, count)
-    keys = propose(gpu, options.model, count)
-    if options.out:
-        write_text(options.out, points_text(keys), options.force)
-    return options.answer({"gpu": options.gpu_name, "model": options.model, "points": keys, "out": options.out},
-                          options.files_told or points_text(keys).rstrip())
-
-
-def _propose_further(options: Fit, gpu: GpuType, count: int) -> int:
-    """Print the points to measure next of every DNN."""
+    about = {"gpu": gpu.name, "model": options.model}
+    if options.path is None:
+        keys = propose(gpu, options.model, count)
+        if options.out:
+            write_text(options.out, points_text(keys), options.force)
+        return options.answer(about | {"points": keys, "out": options.out},
+                              options.files_told or points_text(keys).rstrip())
     if options.model != "closed-network" or options.out:
         raise InputError("--propose with DIR: is for closed networks and prints; leave --model and --out out")
     found = {dnn: propose_further(gpu, list(profile.keys), profile.points, count, dnn)
-             for dnn, profile in read_profiles(known(options.path), gpu.name).items()}
+             for dnn, profile in read_profiles(options.path, gpu.name).items()}
     rows = [[dnn, *key] for dnn, keys in found.items() for key in keys]
-    return options.answer({"gpu": gpu.name, "model": options.model, "points": found},
-                          [Rows(("DNN", "profile", "batch", "processes"), rows)])
+    return options.answer(about | {"points": found}, [Rows(("DNN", "profile", "batch", "processes"), rows)])
 
 
 def _fits(profiles: Mapping[str, Profile], options: Fit) -> dict[str, Fitted]:
-    """The Fit of every DNN."""
-    listed = set(_listed(profiles, options)) if options.points_file else None
-    console = Console(stderr=True)
-    steps = track(
-        profiles.items(), f"fitting {options.model}", console=console, transient=True, disable=not console.is_terminal
-    )
-    return {
-        dnn: fit_profile(dnn, profile.points, options.model, _chosen(dnn, profile, listed, options))
-        for dnn, profile in steps
-    }
+    """The Fit of every DNN to the points that are listed or chosen, or to all."""
+    path = options.points_file
+    listed = None if path is None else set(read_points(path, options.gpu_name))
+    for name, batch, processes in (listed or set()).difference(*(one.keys for one in profiles.values())):
+        raise InputError(f"{path}: no table of {options.path} has a row for {name}, batch {batch}, {processes} "
+                         "processes; take that point out")
+
+    def chosen(dnn: str, profile: Profile) -> Indices | None:
+        if listed is not None:
+            return [at for at, key in enumerate(profile.keys) if key in listed]
+        return None if options.points is None else choose(dnn, profile.points, options.model, options.points)
+
+    with counting(f"fitting {options.model}", len(profiles)) as advance:
+        found = {}
+        for dnn, profile in profiles.items():
+            found[dnn] = fit_profile(dnn, profile.points, options.model, chosen(dnn, profile))
+            advance(1)
+        return found
 
 
-def _chosen(dnn: str, profile: Profile, listed: Collection[Key] | None, options: Fit) -> Indices | None:
-    """The indices of the points of a DNN that are fitted; None for all points."""
-    if listed is not None:
-        return [at for at, key in enumerate(profile.keys) if key in listed]
-    return None if options.points is None else choose(dnn, profile.points, options.model, options.points)
-
-
-def _listed(profiles: Mapping[str, Profile], options: Fit) -> list[Key]:
-    """The points in the points file; a point that is in none of the tables is refused."""
-    measured = {key for profile in profiles.values() for key in profile.keys}
-    points = read_points(known(options.points_file), options.gpu_name)
-    for profile, batch, processes in points:
-        if (profile, batch, processes) not in measured:
-            raise InputError(
-                f"{options.points_file}: no table of {options.path} has a row for {profile}, batch {batch}, "
-                f"{processes} processes; take that point out"
-            )
-    return points
-
-
-def _write(profiles: Mapping[str, Profile], fits: Mapping[str, Fitted], options: Fit) -> None:
-    """Write the performance data, with its source."""
-    out, tables = known(options.out), Path(known(options.path)).name
-    about = {"name": Path(out).stem, "gpu": options.gpu_name, "source": f"Tables in {tables}"}
+def _write(profiles: Mapping[str, Profile], fits: Mapping[str, Fitted], judged: str, options: Fit, out: str) -> None:
+    """Write the performance data, with its source and the command line, without paths of this machine."""
+    source = f"Tables in {Path(known(options.path)).name}"
+    about = {"name": Path(out).stem, "gpu": options.gpu_name, "source": source}
     if options.model == "closed-network":
-        about |= {"command": _command(options), "fitted": date.today().isoformat()}
-        about["source"] += f", fitted by provision {provision.__version__}; errors {_judged(options)}."
+        chosen = f" --points {options.points}" if options.points else " --points-file F" if options.points_file else ""
+        about |= {"command": f"provision fit DIR --format {options.format} --model {options.model}{chosen}",
+                  "fitted": date.today().isoformat(),
+                  "source": f"{source}, fitted by provision {provision.__version__}; errors {judged}."}
     with refused(out):
         write(performance_data(options.model, profiles, fits, **about), out, options.force)
-
-
-def _command(options: Fit) -> str:
-    """The command line, without paths of this machine."""
-    chosen = f" --points {options.points}" if options.points else " --points-file F" if options.points_file else ""
-    return f"provision fit DIR --format {options.format} --model {options.model}{chosen}"
-
-
-def _in_sample(options: Fit) -> bool:
-    return options.points is None and options.points_file is None
-
-
-def _judged(options: Fit) -> str:
-    """The points on which the errors are measured, in words."""
-    return "in-sample, on the points fitted" if _in_sample(options) else "held out, on all points not fitted"
-
-
-def _summary(profiles: Mapping[str, Profile], fits: Mapping[str, Fitted], options: Fit) -> dict[str, Any]:
-    """The JSON object that ``--json`` prints."""
-    return {
-        "model": options.model,
-        "format": options.format,
-        "in_sample": _in_sample(options),
-        "models": {dnn: _errors([fit]) for dnn, fit in fits.items()},
-        "overall": _errors(fits.values()),
-        "fitted": None if _in_sample(options) else {dnn: _keys(profiles[dnn], fit) for dnn, fit in fits.items()},
-        "out": options.out,
-    }
-
-
-def _keys(profile: Profile, fit: Fitted) -> list[Key]:
-    """The keys of the points to which a model was fitted."""
-    return [profile.keys[at] for at in fit.fitted]
 
 
 def _errors(fits: Collection[Fitted]) -> dict[str, Any]:
@@ -248,9 +196,7 @@ PAIR_COLUMNS = ("DNN", "alone: mean error %", "p95 error %", "pairs: mean error 
 
 
 def _fit_colocation(options: Fit, path: str, pairs_path: str) -> int:
-    """Fit, judge the fit on held-out pairs, print the errors, and write the performance data if the options name a
-    file; returns the exit code.
-    """
+    """Fit, judge the fit on held-out pairs, and write the performance data; returns the exit code."""
     gpu, out = gpu_type(options.gpu or PAIR_GPU).name, options.out
     runs, pairs = read_alone(path), read_beside(pairs_path)
     apart = colocation.kept_apart(pairs)

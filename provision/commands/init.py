@@ -1,6 +1,4 @@
-"""``provision init`` and ``import``: write a first instance, from a few questions, from the tables in a folder, or from
-files of other tools.
-"""
+"""``provision init`` and ``import``: write a first instance, or one from files of other tools."""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -9,14 +7,13 @@ from typing import Any
 
 from pydantic import create_model
 
+from provision import gpu_type, read, write
 from provision.commands.verb import Verb, Writing
 from provision.instances.files.files import check_writable, write_text
 from provision.instances.importers.doubts import doubts
 from provision.instances.importers.importer import IMPORTERS, Source
-from provision.instances.read import read, write
 from provision.models.base.arguments import FORCE, declare, local, operand, written
 from provision.models.base.fields import Flag
-from provision.models.hardware.gpu import gpu_type
 from provision.starting.instance_text import instance_text
 from provision.starting.questions import MEASURED, as_proposed, asked, listed, performance_of, read_tables, workloads_of
 

@@ -1,31 +1,26 @@
-"""``provision profile``: measure models on the present GPU: alone, in several processes, or beside a neighbour.
-``profile-layers`` and ``fit-layers``: measure layers on the present CPU, alone and beside a background load, and fit
-the analytical CPU model to the times.
-"""
+"""``provision profile``, ``profile-layers``, ``fit-layers``: measure models on GPUs, layers on CPUs, and fit these."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from provision import InputError, write
 from provision.commands.verb import Writing
 from provision.draw.output import Rows, rows_of
 from provision.draw.progress import counting
 from provision.heuristics.veltair.fit import CONSTANTS, by_network, compared, fit_cpu
 from provision.instances.files.csv_cells import csv_text
 from provision.instances.files.files import validate, write_text
-from provision.instances.read import write
 from provision.models.base.arguments import local, operand, written
-from provision.models.base.errors import InputError
 from provision.models.base.fields import Positive, PositiveCount
-from provision.models.cpu.layers import Network
 from provision.models.cpu.networks import MEASURED_TOKENS, networks
 from provision.models.cpu.times import LayerTimes, by_level, fit_proxy
 from provision.profiling.device import Device, device_of_environment
 from provision.profiling.measure import COLUMNS, Point, measure, row, segments
 from provision.studies.veltair.layer_times import measured_cpu, read_layer_times, usable_cores
-from provision.studies.veltair.layer_timing import Setting, jobs, settings
+from provision.studies.veltair.layer_timing import jobs, settings
 from provision.studies.veltair.layer_timing import measure as measure_layers
 from provision.sweeps.table import as_csv
 
@@ -44,9 +39,7 @@ class FitLayers(Writing):
 
 
 def fitted(times: LayerTimes) -> dict[str, Any]:
-    """The results of a fit to LayerTimes: the constants of the CPU, networks and layers compared with the model, the
-    effect of every background level, and the fit of the interference proxy (None if there is none).
-    """
+    """The results of a fit: the CPU's constants, networks, layers, background levels, interference proxy or None."""
     cpu, proxy = fit_cpu(times), fit_proxy(times)
     layers = compared(times, cpu)
     return {
@@ -85,7 +78,13 @@ class ProfileLayers(Writing):
 
     def run(self) -> int:
         usable, machine = usable_cores(), measured_cpu()
-        todo, work = _settings(self, len(usable)), jobs(_networks(self.networks))
+        for unknown in set(self.networks) - set(MEASURED):
+            raise InputError(f"network {unknown!r}: none of this name ships; there are {', '.join(MEASURED)}")
+        if (most := max(self.cores, default=1)) > len(usable):
+            raise InputError(f"--cores {most}: write numbers from 1 to {len(usable)}, with commas between")
+        cores, levels = self.cores or range(1, len(usable) + 1), {0.0, *self.levels}  # first without background load
+        todo = settings(sorted({*cores}), sorted(levels), len(usable))
+        work = jobs([network for name, network in MEASURED.items() if name in (self.networks or MEASURED)])
         rows, background = [], []
         with counting("measuring layers", len(todo) * len(work)) as advance:
             for setting in todo:
@@ -100,20 +99,6 @@ class ProfileLayers(Writing):
         missing = [f"{given_up} of {len(todo) * len(work)} times are missing: other programs had the cores"]
         return self.answer({"times": len(rows), "missing": given_up, "file": self.out},
                            [*told_fit(times, fitted(times)), *missing[:given_up], *self.files_told])
-
-
-def _networks(names: Sequence[str]) -> list[Network]:
-    """The shipped networks with these names; all networks if no names are given."""
-    for unknown in set(names) - set(MEASURED):
-        raise InputError(f"network {unknown!r}: none of this name ships; there are {', '.join(MEASURED)}")
-    return [network for name, network in MEASURED.items() if name in (names or MEASURED)]
-
-
-def _settings(options: ProfileLayers, usable: int) -> list[Setting]:
-    """The settings to measure; settings without background load come first."""
-    if options.cores and max(options.cores) > usable:
-        raise InputError(f"--cores {max(options.cores)}: write numbers from 1 to {usable}, with commas between")
-    return settings(sorted({*(options.cores or range(1, usable + 1))}), sorted({0.0, *options.levels}), usable)
 
 
 SHOWN = ("model", "batch", "processes", "neighbour", "latency_ms", "gpu_ms", "throughput_rps")
@@ -134,7 +119,14 @@ class Profile(Writing):
     def run(self) -> int:
         if self.table and self.device == "cpu":
             raise InputError("--table: a CPU is no GPU type; leave it out with --device cpu")
-        points = _points(self)
+        beside = None
+        if self.beside is not None:
+            model, _, batch = self.beside.rpartition(":")
+            if not (model and batch.isdigit() and int(batch) > 0):
+                raise InputError(f"--beside {self.beside}: write MODEL:BATCH, as torchvision:vgg19:8")
+            beside = model, int(batch)
+        points = [Point(one, size, number, beside)
+                  for one, number, size in itertools.product(self.models, self.processes, self.batches)]
         device = device_of_environment() if self.device == "cuda" else CPU
         rows = []
         with counting("profiling", len(points)) as advance:
@@ -148,21 +140,3 @@ class Profile(Writing):
         told = [dict(zip(COLUMNS, one, strict=True)) for one in rows]
         return self.answer({"points": told, "file": self.out, "table_file": self.table},
                            [rows_of(told, SHOWN, lambda value: value or None), *self.files_told])
-
-
-def _points(options: Profile) -> list[Point]:
-    """The points to measure."""
-    return [
-        Point(model, batch, number, _neighbour(options.beside))
-        for model, number, batch in itertools.product(options.models, options.processes, options.batches)
-    ]
-
-
-def _neighbour(text: str | None) -> tuple[str, int] | None:
-    """The pair (model, batch) in ``MODEL:BATCH``; None if no text is given."""
-    if text is None:
-        return None
-    model, _, batch = text.rpartition(":")
-    if not (":" in model and batch.isdigit() and int(batch) > 0):
-        raise InputError(f"--beside {text}: write MODEL:BATCH, as torchvision:vgg19:8")
-    return model, int(batch)

@@ -1,6 +1,4 @@
-"""``provision instances``, ``methods``, ``gpus`` and ``schema``: list what is available; ``help``, ``completion`` and
-``warm-up``.
-"""
+"""The verbs that list what is available, and ``help``, ``completion`` and ``warm-up``."""
 
 import os
 from collections.abc import Sequence
@@ -8,16 +6,15 @@ from typing import Any, Literal
 
 import yaml
 
+from provision import InputError, write
 from provision.answers.lists import gpu_rows, instance_row, method_rows
 from provision.commands import VERBS
 from provision.commands.verb import Answering, Verb, Writing, print_json
 from provision.draw.output import rows_of
 from provision.instances.files.instance_file import read_gpu_type, shipped, shipped_instances
-from provision.instances.read import write
 from provision.instances.schemas.write import KINDS, schema
 from provision.models.base.arguments import local, operand
 from provision.models.base.clock import Stopwatch
-from provision.models.base.errors import InputError
 from provision.models.base.fields import Flag
 from provision.models.base.spelling import did_you_mean
 from provision.models.hardware.gpu import gpu_type, own_folder
@@ -106,19 +103,14 @@ class WarmUp(Answering):
     def run(self) -> int:
         from provision.starting.warm_up import warm_up  # it imports the solvers, which lists do without
 
-        if self.portable:
-            _for_all_processors()
+        if self.portable:  # processes that are started from now on compile for the least processor of wheels
+            from provision.models.base.kernel_cache import PORTABLE, runs_portable
+
+            if not runs_portable():
+                raise InputError("--portable: this is no x86-64 processor with AVX2; build there, or leave it out")
+            os.environ |= PORTABLE
         watch = Stopwatch()
         kernels = warm_up()
         found: dict[str, Any] = {"kernels_compiled": kernels, "seconds": round(watch.elapsed_s, 3)}
         return self.answer(
             found, f"{kernels} kernels compiled in {found['seconds']:.1f} s; they are kept for later starts")
-
-
-def _for_all_processors() -> None:
-    """Make processes that are started from now on compile for the least processor that wheels support."""
-    from provision.models.base.kernel_cache import PORTABLE, runs_portable
-
-    if not runs_portable():
-        raise InputError("--portable: this is no x86-64 processor with AVX2; build there, or leave it out")
-    os.environ |= PORTABLE

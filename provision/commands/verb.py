@@ -19,23 +19,18 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, WithJsonSchema, create_model
 
+from provision import InputError, Instance, Plan, Report, read, read_plan, shipped_instances
 from provision.cluster.state import State
 from provision.commands import VERBS
 from provision.draw.figures import check_picture
 from provision.draw.output import Shown, show
 from provision.draw.progress import progress
 from provision.instances.files.files import check_writable, refused, validate
-from provision.instances.files.instance_file import shipped_instances
 from provision.instances.generators.families import generated
-from provision.instances.read import read, read_plan
 from provision.models.base.arguments import FORCE, arguments, declare, flag_of, given, limited, local, operand, option
-from provision.models.base.errors import InputError
 from provision.models.base.fields import Flag, Name, Positive, Record
 from provision.models.base.known import known
 from provision.models.base.plain import finite
-from provision.models.plans.plan import Plan
-from provision.models.plans.report import Report
-from provision.models.problem.instance import Instance
 
 UNKNOWN = 3
 """The exit code if the time limit was reached without a plan and without a proof that there is none."""
@@ -68,9 +63,7 @@ LARGE_BYTES = 100_000
 
 
 def read_instance(name_or_path: str) -> Instance:
-    """The instance that ``provision.read`` returns for a name or path. Raises InputError if the instance does not exist
-    or cannot be used.
-    """
+    """What ``provision.read`` returns. Raises InputError if the instance does not exist or cannot be used."""
     size = os.path.getsize(name_or_path) if os.path.isfile(name_or_path) else 0
     if size < LARGE_BYTES:
         return read(name_or_path)
@@ -100,16 +93,13 @@ def instance_of(plan_file: str, instance_file: str | None, plan: Plan) -> Instan
 
 
 Seconds = Annotated[Positive, Field(le=1e7)]
+AnyInstance = Name | Annotated[dict[Name, Any], WithJsonSchema({"$ref": "#/components/schemas/Instance"})]
+AnyPlan = Name | Annotated[dict[Name, Any], WithJsonSchema({"$ref": "#/components/schemas/Plan"})]
 REMOTE = {
-    "base": Annotated[
-        Name | Annotated[dict[Name, Any], WithJsonSchema({"$ref": "#/components/schemas/Instance"})],
-        Field(description="the instance before the change, as instance is stated")],
-    "instance": Annotated[
-        Name | Annotated[dict[Name, Any], WithJsonSchema({"$ref": "#/components/schemas/Instance"})],
-        Field(description="a shipped name, the digest of a stored one, or a whole one")],
-    "plan": Annotated[
-        Name | Annotated[dict[Name, Any], WithJsonSchema({"$ref": "#/components/schemas/Plan"})],
-        Field(description="the digest of a stored plan, the id of a job, or a plan")],
+    "base": Annotated[AnyInstance, Field(description="the instance before the change, as instance is stated")],
+    "instance": Annotated[AnyInstance, Field(
+        description="a shipped name, the digest of a stored one, or a whole one")],
+    "plan": Annotated[AnyPlan, Field(description="the digest of a stored plan, the id of a job, or a plan")],
     "state": Annotated[dict[Name, Any], Field(description="the state of a cluster, as import kubernetes writes it")],
 }
 """The types of fields that name files on the command line, as jobs have them."""
@@ -190,10 +180,7 @@ class Verb(Record):
         raise NotImplementedError
 
     def job(self, given: Given) -> dict[str, Any]:
-        """Carry the verb out for a job; returns its result as plain content. Raises InputError if the verb cannot do
-        what the job asks for, and MethodError if a method fails, and KeyboardInterrupt if the job is cancelled before
-        there is more to keep than it has told (``Given.keep``).
-        """
+        """The result as plain content. Raises KeyboardInterrupt if there is no more to keep than was told."""
         raise NotImplementedError
 
     def kept(self, given: Given) -> dict[str, Any] | None:

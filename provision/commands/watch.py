@@ -4,8 +4,7 @@ import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 
-from provision.applier.execute import Permissions
-from provision.applier.verified import apply
+from provision import Instance, Permissions, Plan, apply
 from provision.cluster.journal import KEPT_DAYS, KEPT_DECISIONS, Decision, Journal
 from provision.cluster.watch import Rules, Watcher, watch
 from provision.commands.apply import Gpus
@@ -15,8 +14,6 @@ from provision.models.base.arguments import local, operand
 from provision.models.base.clock import Stop, stopping
 from provision.models.base.errors import InputError, optional
 from provision.models.base.fields import Count, Flag, Positive
-from provision.models.plans.plan import Plan
-from provision.models.problem.instance import Instance
 from provision.replanning.prometheus import rates_now
 
 RULES = Rules()
@@ -66,8 +63,15 @@ class Watch(Answering):
                       f"{watcher.standing.outcome}, and its plan counts; another --journal goes on from {given}",
                       file=sys.stderr)
             watch(watcher, lambda: rates_now(self.prometheus, instance, self.query, self.label),
-                  lambda decision: _tell(decision, self.as_json), self.looks, seen)
+                  self._tell, self.looks, seen)
         return 0
+
+    def _tell(self, decision: Decision) -> None:
+        """Print a decision on one line."""
+        then = f"{decision.gpus} to {decision.gpus_then} GPUs, {decision.outcome}: " \
+            if decision.action == "change" else ""
+        print(decision.model_dump_json(exclude_none=True) if self.as_json else
+              f"{decision.at} {decision.action} {then}{decision.why}", flush=True)
 
 
 def _applying(options: Watch) -> Callable[[Instance, Plan], str]:
@@ -82,15 +86,6 @@ def _applying(options: Watch) -> Callable[[Instance, Plan], str]:
         return f"{found.outcome}: {why}" if why else found.outcome
 
     return act
-
-
-def _tell(decision: Decision, as_json: bool) -> None:
-    """Print a decision on one line."""
-    if as_json:
-        print(decision.model_dump_json(exclude_none=True), flush=True)
-        return
-    then = f"{decision.gpus} to {decision.gpus_then} GPUs, {decision.outcome}: " if decision.action == "change" else ""
-    print(f"{decision.at} {decision.action} {then}{decision.why}", flush=True)
 
 
 def _metrics(port: int) -> Callable[[Watcher, float], None]:

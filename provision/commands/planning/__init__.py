@@ -1,3 +1,1 @@
-"""Verbs that make, check, explain and compare plans: ``solve``, ``verify``, ``compare``, ``what-if``, ``replan`` and
-others.
-"""
+"""Verbs that make, check, explain and compare plans."""

@@ -3,25 +3,21 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from provision import InputError, UnsupportedError, compare, read, write
 from provision.commands import interrupted
 from provision.commands.verb import Seconds, Writing, until_stopped
-from provision.comparing.compare import compare
 from provision.draw.figures import check_picture
 from provision.draw.output import rows_of
 from provision.draw.progress import progress, telling
 from provision.instances.files.files import check_writable
 from provision.instances.generators.families import FAMILIES
 from provision.instances.ledger.ledger import better, entry, joined, ledger
-from provision.instances.read import read, write
 from provision.models.base.arguments import local, operand, option
-from provision.models.base.errors import InputError, UnsupportedError
 from provision.models.base.fields import Count, Name
 from provision.models.base.spelling import one_of
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.plans.result import Result
-from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 from provision.sweeps.run import Settings, solved
 from provision.sweeps.table import TableRow
@@ -53,6 +49,9 @@ class Bench(Writing):
     ledger: str | None = local(None, "DIR", "write entries that know more than the ledger here")
 
     def run(self) -> int:
+        for family in self.families:
+            if family not in FAMILIES:
+                raise InputError(f"unknown family {family!r}; {one_of(family, FAMILIES)}")
         names = _names(self.families)
         pictures = {family: Path(self.figures or ".") / f"{family}.png" for family in self.families or FAMILIES}
         for picture in pictures.values() if self.figures else ():
@@ -62,38 +61,31 @@ class Bench(Writing):
         settings = {"method": self.method, "time_limit_s": self.time_limit_s, "seed": self.seed}
         rows = until_stopped(lambda name: _row(name, settings, self.ledger), names)
         stopped = len(rows) < len(names)
-        self.answer(settings | {"stopped": stopped, "rows": rows}, [rows_of(rows, COLUMNS, _cell)])
+        short = [{name: round(one, 4) if isinstance(one, float) else one for name, one in row.items()} for row in rows]
+        self.answer(settings | {"stopped": stopped, "rows": rows}, [rows_of(short, COLUMNS)])
         if stopped:
             return interrupted()
         for family, picture in pictures.items() if self.figures else ():
-            _draw(family, picture, self)
-        if worse := [row["instance"] for row in rows if _worse(row)]:
+            several = list(dict.fromkeys([*METHODS.get(family, ()), self.method]))
+            with telling(f"drawing {family}") as report:
+                table = compare(FAMILIES[family], several, [self.seed], self.time_limit_s, report=report)
+            table.draw(picture, self.force)
+            print(f"picture written to {picture}", file=sys.stderr)
+        worse = [row["instance"] for row in rows if row["best_known"] is not None and row["status"] != NOT_APPLICABLE
+                 and (row["objective"] is None or (row["excess"] or 0) > TOLERANCE)]
+        if worse:
             print(f"exit code 1: of {', '.join(worse)} a better plan is known than {self.method} has after "
                   f"{self.time_limit_s:g} s; a longer --time-limit may reach it", file=sys.stderr)
         return 1 if worse else 0
 
 
-def _draw(family: str, picture: Path, options: Bench) -> None:
-    """Draw the figure of a family: its instances planned by the methods of its paper."""
-    several = list(dict.fromkeys([*METHODS.get(family, ()), options.method]))
-    with telling(f"drawing {family}") as report:
-        table = compare(FAMILIES[family], several, [options.seed], options.time_limit_s, report=report)
-    table.draw(picture, options.force)
-    print(f"picture written to {picture}", file=sys.stderr)
-
-
 def _names(families: Sequence[str]) -> list[str]:
     """The names of the instances of these families; of all families if none is given."""
-    for family in families:
-        if family not in FAMILIES:
-            raise InputError(f"unknown family {family!r}; {one_of(family, FAMILIES)}")
     return [name for family in families or FAMILIES for name in FAMILIES[family]]
 
 
 def _row(name: str, settings: Settings, folder: str | None) -> TableRow:
-    """Solve one instance; returns its row. If a folder is given, a result that is better than the ledger's is written
-    there.
-    """
+    """The row of an instance, solved; a result better than the ledger's is written into ``folder``, if given."""
     instance, known = read(name), ledger().get(name)
     row = dict.fromkeys(COLUMNS) | {"instance": name, "method": settings["method"]}
     if known and known.digest == instance.digest:
@@ -107,22 +99,6 @@ def _row(name: str, settings: Settings, folder: str | None) -> TableRow:
         write(joined(instance, entry(result), known), Path(folder) / f"{name}.json", force=True)
     seconds = round(result.build_seconds + result.solve_seconds, 2)
     found = {"status": result.status, "objective": result.objective, "bound": result.bound, "gap": result.gap}
-    return row | found | {"excess": _excess(instance, result, row["best_known"]), "seconds": seconds}
-
-
-def _worse(row: TableRow) -> bool:
-    """Whether a row is worse than the best-known value: its objective is worse, or it has no plan."""
-    if row["best_known"] is None or row["status"] == NOT_APPLICABLE:
-        return False
-    return row["objective"] is None or (row["excess"] or 0) > TOLERANCE
-
-
-def _excess(instance: Instance, result: Result, best_known: float | None) -> float | None:
-    """How much worse the objective is than the best-known value, as a fraction; None if one of the two is missing."""
-    if result.objective is None or not best_known:
-        return None
-    return (objective_of(instance).loss(result.objective) - objective_of(instance).loss(best_known)) / best_known
-
-
-def _cell(value: Any) -> Any:
-    return round(value, 4) if isinstance(value, float) else value
+    loss, best = objective_of(instance).loss, row["best_known"]
+    worse = None if result.objective is None or not best else (loss(result.objective) - loss(best)) / best
+    return row | found | {"excess": worse, "seconds": seconds}

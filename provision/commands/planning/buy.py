@@ -1,6 +1,4 @@
-"""``provision buy``: what to reserve for demand over time, with a plan for every period. ``ration``: who goes without
-where GPUs or money are short, and what would bring each workload back.
-"""
+"""``provision buy``: what to reserve for demand over time. ``ration``: who goes without where GPUs are short."""
 
 from __future__ import annotations
 
@@ -10,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from provision import InputError, write
 from provision.answers.margins import margins_of
 from provision.buying import words
 from provision.buying.buy import GAP, GROWTH, buy, with_demand
@@ -22,10 +21,8 @@ from provision.draw.verdict import money
 from provision.draw.words import at_least, number
 from provision.formulations.master.rationing import Level
 from provision.instances.files.files import check_writable
-from provision.instances.read import write
 from provision.models.base.arguments import local, operand, option, written
 from provision.models.base.clock import Deadline
-from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Flag, Name, Positive
 from provision.models.base.known import known
 from provision.models.problem.search import Incumbent

@@ -1,8 +1,4 @@
-"""``provision compare``: run several methods on one or more instances, and print one table.
-
-With ``--simulate`` every plan is replayed, even a plan that the verifier rejects. A method that follows its paper may
-miss SLOs; the table then shows how many workloads the model predicts to be late, and how many are late in the replay.
-"""
+"""``provision compare``: run several methods on one or more instances, and print one table."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -10,23 +6,19 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from provision import InputError, Instance, methods, read_plan
 from provision.commands import interrupted
 from provision.commands.verb import Given, Seconds, Writing, planned, read_instance, until_stopped
 from provision.comparing.compare import COLUMNS, REPLAYED, Comparison, compare
 from provision.comparing.table import ComparisonTable, check_table, tightest
 from provision.draw.output import Rows, rows_of
 from provision.draw.progress import progress, telling
-from provision.instances.read import read_plan
 from provision.models.base.arguments import local, operand, option
-from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Name, NonNegative, PositiveCount
-from provision.models.base.known import known
 from provision.models.plans.result import relative_gap
-from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 from provision.simulation.simulate import checked
 from provision.solving.methods import method as find_method
-from provision.solving.methods import methods
 from provision.sweeps.run import NOT_APPLICABLE
 from provision.sweeps.table import TableRow, aligned
 
@@ -72,52 +64,47 @@ class Compare(Writing):
         if self.out:
             check_table(self.out, self.force)
         if len(instances) > 1 or self.seeds > 1:
-            return _means(instances, names, self)
+            return self._means(instances)
         [instance] = instances
         comparison = Comparison(self.time_limit_s, self.seed, self.simulate_s, self.arrival_cv)
         given = [comparison.given(instance, path, read_plan(path, instance)) for path in self.plan]
-        rows = until_stopped(lambda name: _row(instance, name, comparison), names)
+
+        def solved(name: str) -> TableRow:
+            with progress(f"{name} on {instance.name}") as report:
+                return comparison.row(instance, name, report)[0]
+
+        rows = until_stopped(solved, names)
         unit = objective_of(instance).unit
         best = tightest(unit, [row.get("bound") for row in rows])
         for row in given + rows:
             row["gap"] = relative_gap(row.get("objective"), best) if row.get("verified") else row.get("gap")
         columns = COLUMNS if self.simulate_s is None else (*COLUMNS, *REPLAYED)
         self.answer(given + rows, _told(given + rows, columns, best))
-        if self.out:
-            runs = tuple({"instance": instance.name, "seed": self.seed} | row for row in rows)
-            _write(ComparisonTable(runs, {instance.name: unit}), self)
+        runs = tuple({"instance": instance.name, "seed": self.seed} | row for row in rows)
+        self._write(ComparisonTable(runs, {instance.name: unit}))
         return 0 if len(rows) == len(names) else interrupted()
 
+    def _means(self, instances: Sequence[Instance]) -> int:
+        """Compare on several instances or seeds: print means with confidence intervals; returns the exit code."""
+        if self.plan:
+            raise InputError("--plan goes with one instance and one seed; leave it out")
+        seeds = range(self.seed, self.seed + self.seeds)
+        with telling("comparing") as report:
+            table = compare(instances, self.names, seeds, self.time_limit_s, self.simulate_s, self.arrival_cv, report)
+        parts = aligned(table.rows), table.overall if len(instances) > 1 else []
+        self.answer({"runs": table.runs, "means": table.rows, "overall": table.overall},
+                    [*(rows_of(rows, None, rounded) for rows in parts if rows), *_refused(table.refused)])
+        self._write(table)
+        return 0
 
-def _means(instances: Sequence[Instance], names: Sequence[str], options: Compare) -> int:
-    """Compare on several instances or seeds: print means with confidence intervals; returns the exit code."""
-    if options.plan:
-        raise InputError("--plan goes with one instance and one seed; leave it out")
-    seeds = range(options.seed, options.seed + options.seeds)
-    with telling("comparing") as report:
-        table = compare(instances, names, seeds, options.time_limit_s, options.simulate_s, options.arrival_cv, report)
-    parts = aligned(table.rows), table.overall if len(instances) > 1 else []
-    options.answer({"runs": table.runs, "means": table.rows, "overall": table.overall},
-                   [*(rows_of(rows, None, rounded) for rows in parts if rows), *_refused(table.refused)])
-    if options.out:
-        _write(table, options)
-    return 0
-
-
-def _write(table: ComparisonTable, options: Compare) -> None:
-    table.write(known(options.out), options.force)
-    print(f"written to {options.out}", file=sys.stderr)
-
-
-def _row(instance: Instance, name: str, comparison: Comparison) -> TableRow:
-    with progress(f"{name} on {instance.name}") as report:
-        return comparison.row(instance, name, report)[0]
+    def _write(self, table: ComparisonTable) -> None:
+        if self.out:
+            table.write(self.out, self.force)
+            print(f"written to {self.out}", file=sys.stderr)
 
 
 def _told(rows: Sequence[TableRow], columns: Sequence[str], bound: float | None) -> Iterator[str | Rows]:
-    """Yield a table of the methods that ran, what their gaps are measured against (the best bound of all), a line for
-    each row with a remark, and one line on all methods that cannot plan the instance.
-    """
+    """Yield a table of the methods that ran, the bound of their gaps, their remarks, and the methods that cannot."""
     tried = [row for row in rows if row["status"] != NOT_APPLICABLE]
     if tried:
         yield Rows(columns, [[cell(row, column) for column in columns] for row in tried])

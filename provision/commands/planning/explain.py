@@ -6,14 +6,13 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
+from provision import InputError, read_plan, write
 from provision.answers.explain import explain
 from provision.answers.review import COLUMNS, review
 from provision.commands.verb import Given, OnPlan, Seconds, Writing, given_plan, planned, read_instance
 from provision.draw.output import Rows
 from provision.draw.progress import progress
-from provision.instances.read import read_plan, write
 from provision.models.base.arguments import local, operand, option, written
-from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Flag, Name, NonNegative
 
 

@@ -6,12 +6,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from provision import draw
+from provision import InputError, Instance, Plan, draw, methods, read_plan, write
 from provision.answers.difference import difference, touched
 from provision.commands.verb import Given, Seconds, Writing, planned, read_instance, verdict
 from provision.draw.figures import write_figure
@@ -21,15 +20,11 @@ from provision.draw.verdict import money
 from provision.draw.words import plural
 from provision.instances.files.demand import COLUMNS, TWO_WAVES, Demand, at_rates, read_demand, two_waves
 from provision.instances.files.files import write_text
-from provision.instances.read import read_plan, write
 from provision.models.base.arguments import local, operand, option, written
 from provision.models.base.clock import end_if_asked
-from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Flag, Name, NonNegative, Positive, PositiveCount
 from provision.models.base.known import known
 from provision.models.base.spelling import did_you_mean
-from provision.models.plans.plan import Plan
-from provision.models.problem.instance import Instance
 from provision.models.problem.objective import cost_per_hour
 from provision.models.problem.policy import MOST_HEADROOM
 from provision.replanning.loss import after_loss, replan_lost
@@ -37,9 +32,8 @@ from provision.replanning.prometheus import rates_now
 from provision.replanning.replan import CHANGE_COST, METHODS, curve, replan
 from provision.replanning.replan import Replan as Replanned
 from provision.replanning.trace import ReplanPolicy, Window, compare_policies
-from provision.solving.methods import methods
 from provision.sweeps.parameters import changed
-from provision.sweeps.table import TableRow, as_csv
+from provision.sweeps.table import as_csv
 
 LIMIT_S = 60.0
 LABEL = "model"
@@ -48,9 +42,7 @@ NAMED = ("replan", "static", "ewma")
 POLICIES = f"{', '.join(NAMED)}, or a method that solves each window from scratch"
 DEFAULT = ("replan", "auto", "static")
 EWMA_PERIOD_S, EWMA_DELAY_S = 20, 12.5
-"""The policy of gpu-lets: the seconds between plans for averaged rates, and the seconds after which a new plan,
-prepared in the background, takes effect (the paper says 10 to 15 s).
-"""
+"""The policy of gpu-lets: the seconds between plans, and those (10 to 15 in the paper) until one takes effect."""
 
 CURVE = {"weight": "weight", "status": "status", "objective": "objective", "gpus": "GPUs",
          "slices_destroyed": "destroyed", "slices_created": "created", "replicas_started": "started",
@@ -103,7 +95,11 @@ class Replan(Writing):
             if self.lost is not None:
                 instance, plan = after_loss(instance, plan, self.lost)
             traded = curve(instance, plan, self.allow, self.time_limit_s)
-            return _told_curve([{"weight": weight} | one.summary() for weight, one in traded], self)
+            rows = [{"weight": weight} | one.summary() for weight, one in traded]
+            table = Rows(tuple(CURVE.values()), [[row[name] for name in CURVE] for row in rows])
+            why = [row["reason"] for row in rows if row["reason"]]
+            return self.answer({"curve": rows}, [table, *why, CURVE_KEY],
+                               0 if any(row["objective"] is not None for row in rows) else 1)
         running = (instance, plan) if self.lost is None else after_loss(instance, plan, self.lost)
         found = self._found(instance, plan)
         if self.out and found.plan is not None:
@@ -145,14 +141,6 @@ class Replan(Writing):
         return self._demanded(instance, "--rate-of")
 
 
-def _told_curve(rows: Sequence[TableRow], options: Replan) -> int:
-    """Print the trade-off; returns the exit code."""
-    table = Rows(tuple(CURVE.values()), [[row[name] for name in CURVE] for row in rows])
-    why = [row["reason"] for row in rows if row["reason"]]
-    return options.answer({"curve": rows}, [table, *why, CURVE_KEY],
-                          0 if any(row["objective"] is not None for row in rows) else 1)
-
-
 def _told(instance: Instance, plan: Plan, found: Replanned, options: Replan) -> Iterator[str]:
     if found.plan is None:
         none = f"nothing fits with --allow {options.allow}; `provision ration` tells who can be served"
@@ -172,9 +160,7 @@ def _told(instance: Instance, plan: Plan, found: Replanned, options: Replan) -> 
 
 
 def _during(staying: float, unserved: Sequence[str] = ()) -> str:
-    """What is served while the plan changes, by the replicas that it leaves alone: ``staying`` of every rate, and
-    nothing of the workloads ``unserved``.
-    """
+    """What replicas that are left alone serve: ``staying`` of every rate, and nothing of the workloads ``unserved``."""
     if staying >= 1:
         return "While that happens, all traffic is served by replicas that are left alone."
     if staying > 0:
@@ -199,12 +185,18 @@ class SimulateTrace(Writing):
     png: str | None = written("draw GPUs and changes over time here (.png or .svg)", what="picture")
 
     def job(self, given: Given) -> dict[str, Any]:
-        demand = two_waves(given.instance, self.seed) if self.demand == TWO_WAVES else _demand_in(self.demand)
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".csv") as file:
+            file.write(self.demand)
+            file.flush()
+            try:
+                demand = self._demand(TWO_WAVES if self.demand == TWO_WAVES else file.name, given.instance)
+            except InputError as error:
+                raise InputError(str(error).replace(file.name, "demand")) from None
         return self._found(given.instance, demand, given.progress)[0]
 
     def run(self) -> int:
         instance = read_instance(self.instance)
-        demand = _demand(self.demand, instance, self.seed)
+        demand = self._demand(self.demand, instance)
         windows = len(demand.times_s)
         with counting(f"replaying {windows} windows", windows * len(self.policies)) as advance:
             found, of_policy = self._found(instance, demand, lambda done, total: advance(1))
@@ -227,25 +219,13 @@ class SimulateTrace(Writing):
         lines = [{"policy": name} | vars(window) for name, found in windows.items() for window in found]
         return {"policies": rows, "windows": lines, "window_s": demand.window_s}, windows
 
-
-def _demand(given: str, instance: Instance, seed: int) -> Demand:
-    """The demand in a file, or the built-in demand of this name."""
-    if given == TWO_WAVES:
-        return two_waves(instance, seed)
-    if not os.path.exists(given) and (meant := did_you_mean(given, [TWO_WAVES])):
-        raise InputError(f"{given}: no such file{meant}")
-    return read_demand(given)
-
-
-def _demand_in(text: str) -> Demand:
-    """The demand in the text of a CSV file."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "demand.csv")
-        path.write_text(text, encoding="utf-8")
-        try:
-            return read_demand(path)
-        except InputError as error:
-            raise InputError(str(error).replace(str(path), "demand")) from None
+    def _demand(self, given: str, instance: Instance) -> Demand:
+        """The demand in a file, or the built-in demand of this name."""
+        if given == TWO_WAVES:
+            return two_waves(instance, self.seed)
+        if not os.path.exists(given) and (meant := did_you_mean(given, [TWO_WAVES])):
+            raise InputError(f"{given}: no such file{meant}")
+        return read_demand(given)
 
 
 def _policy(name: str, options: SimulateTrace, demand: Demand) -> ReplanPolicy:

@@ -7,14 +7,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from provision import draw
+from provision import Instance, Plan, draw, read_plan, simulate
 from provision.commands.verb import Given, Seconds, Writing, read_instance
 from provision.draw.figures import write_figure
 from provision.draw.output import Rows
-from provision.instances.read import read_plan
 from provision.models.base.arguments import local, operand, option, written
 from provision.models.base.fields import Count, Flag, NonNegative, Positive, PositiveCount
-from provision.models.plans.plan import Plan
 from provision.models.plans.simulation_report import (
     Failure,
     Interval,
@@ -22,10 +20,8 @@ from provision.models.plans.simulation_report import (
     SimulationReport,
     SimulationSettings,
 )
-from provision.models.problem.instance import Instance
 from provision.models.traffic.arrivals import Routing
 from provision.simulation.draws import ALL, refutes, replay_draws
-from provision.simulation.simulate import simulate
 
 COLUMNS = ("workload", "slo_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms", "violated", "served/s", "busy", "batch",
            "dropped")
@@ -71,7 +67,12 @@ class Simulate(Writing):
         instance = read_instance(self.instance)
         plan = read_plan(self.plan, instance)
         if self.draws is not None:
-            return self._draws(instance, plan, self.draws)
+            found = replay_draws(instance, plan, self.draws, self.seconds, self.seed)
+            asked = instance.policy.confidence or 0.0
+            refuted = [one for one in found if one.workload != ALL and refutes(one, asked)]
+            return self.answer({"confidence": asked, "draws": [one.model_dump() for one in found]}, (
+                f"{one.workload}: SLO kept in {one.kept} of {one.draws} draws ({one.kept / one.draws:.0%})"
+                for one in found), 1 if refuted else 0)
         report = self._replayed(instance, plan)
         for note in report.notes:
             print(f"note: {note}", file=sys.stderr)
@@ -86,17 +87,6 @@ class Simulate(Writing):
 
     def _replayed(self, instance: Instance, plan: Plan) -> SimulationReport:
         return simulate(instance, plan, **{name: getattr(self, name) for name in SimulationSettings.model_fields})
-
-    def _draws(self, instance: Instance, plan: Plan, draws: int) -> int:
-        """Replay draws of uncertain service times and rates, and print how often each workload keeps its SLO. Returns
-        the exit code: 1 if the draws refute the confidence for some workload.
-        """
-        found = replay_draws(instance, plan, draws, self.seconds, self.seed)
-        asked = instance.policy.confidence or 0.0
-        refuted = [one for one in found if one.workload != ALL and refutes(one, asked)]
-        return self.answer({"confidence": asked, "draws": [one.model_dump() for one in found]}, (
-            f"{one.workload}: SLO kept in {one.kept} of {one.draws} draws ({one.kept / one.draws:.0%})"
-            for one in found), 1 if refuted else 0)
 
 
 def _told(instance: Instance, report: SimulationReport) -> Iterator[str | Rows]:

@@ -1,6 +1,4 @@
-"""``provision solve`` and ``minimum``: plan an instance; the result is a verified plan with its proof. With ``--model``
-the instance is made from options alone: one language model, which nobody measured.
-"""
+"""``provision solve`` and ``minimum``: plan an instance, or a language model that options describe, with a proof."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from pydantic import Field
 from rich.console import RenderableType
 from rich.text import Text
 
-from provision import draw
+from provision import InputError, Instance, Result, draw, executor_of, write
 from provision.answers.margins import Margin
 from provision.commands.verb import DASK, WORKERS, Given, Seconds, Writing, planned, print_json, read_instance, verdict
 from provision.draw.figures import write_figure
@@ -22,20 +20,15 @@ from provision.draw.standing import standing_of
 from provision.draw.terminal import drawn
 from provision.draw.verdict import made, nodes, problems, sentence, slo_table, slos_of
 from provision.instances.files.files import load, validate, write_text
-from provision.instances.read import write
 from provision.models.base.arguments import arguments, flag_of, local, operand, option, written
 from provision.models.base.clock import Deadline, Stopwatch, end_if_asked
-from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Flag, Name, Number, PositiveCount
 from provision.models.base.known import known
 from provision.models.base.spelling import did_you_mean
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.tokens.data import TokenModels
 from provision.models.performance.tokens.loads import TokenCounts
-from provision.models.plans.result import Result
 from provision.models.problem.energy import power_told
-from provision.models.problem.executor import executor_of
-from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
 from provision.models.problem.objective import proven
 from provision.models.traffic.queue_tables import limited
@@ -97,14 +90,18 @@ class Solve(Described, Writing):
         return solve(instance, "greedy" if able else "auto", KEEP_S, self.seed, replay=False, strict=strict)
 
     def run(self) -> int:
-        described = instance = _instance(self)
+        described = instance = self._instance()
         if self.model:
             from provision.answers.configurations import configurations, disaggregated, plain, told
         if self.disaggregated:
             instance = disaggregated(described)
         if self.instance_out:
             write(instance, self.instance_out, self.force)
-        _check_parameters(self)
+        for name, value in self.parameters.items():
+            if name not in (has := find_method(self.method).parameters):
+                listed, meant = ", ".join(has) or "none", did_you_mean(name, has)
+                raise InputError(f"--set {f'{name}={value}'!r}: method {self.method} has no parameter {name!r}; it "
+                                 f"has: {listed}{meant}")
         if self.certificate:
             from provision.proofs.check import Facts  # here and below: what is not needed to plan loads later
 
@@ -118,42 +115,49 @@ class Solve(Described, Writing):
                 result = solve(instance, self.method, self.time_limit_s, self.seed, trace or watch.report,
                                start, replay=self.replay, started=self.started, tell=watch.tell, strict=True,
                                executor=executor, **self.parameters)
-            if result.plan is None:
+            plan = result.plan
+            if plan is None:
                 end_if_asked()  # main tells that there is nothing to return
-            if self.out and result.plan is not None:
-                write(result.plan, self.out, self.force)
+            elif self.out:
+                write(plan, self.out, self.force)
             from provision.answers.margins import how_sure, margins_of
 
-            margins = margins_of(instance, result.plan, end) if result.plan is not None and result.verified else []
+            margins = margins_of(instance, plan, end) if plan is not None and result.verified else []
         within = Deadline(min(end.left_s, COMPARED_S))
-        compared = configurations(described, within) if self.model and result.plan is not None else []
-        _draw(instance, result, self)
+        compared = configurations(described, within) if self.model and plan is not None else []
+        if plan is not None:
+            standing = standing_of(instance, result)
+            if self.png:
+                draw.picture.draw_picture(plan, self.png, instance, self.force, standing)
+            if self.html:
+                from provision.draw.page import render_page
+
+                write_text(self.html, render_page(plan, instance, result.report, standing=standing), self.force)
         if trace is not None and self.trace:
-            figure = trace.figure(instance, result)
-            write_figure(figure, self.trace, self.force)
+            write_figure(trace.figure(instance, result), self.trace, self.force)
         second = None
-        if self.check and result.plan is not None:
+        if self.check and plan is not None:
             from provision.verification.second import second_opinion
 
-            second = second_opinion(self.instance or instance, result.plan)
-        certificate = _certificate(instance, result, self)
+            second = second_opinion(self.instance or instance, plan)
+        certificate = self._certified(instance, result)
         if self.as_json:
-            written = self.out if result.plan is not None else None
             more = {} if second is None else {"independent": second.summary()}
             if certificate is not None:
                 more["certificate"] = {"file": self.certificate, "bound": certificate.bound}
             more |= plain(compared) if self.model else {}
             margins_told = [one.model_dump() for one in margins or ()]
-            print_json(result.summary() | {"plan_file": written, "margins": margins_told} | more)
+            print_json(result.summary() | {"plan_file": self.out if plan is not None else None, "margins": margins_told}
+                       | more)
         else:
             with limited(0.0):  # printing waits for no latency table
                 print_answer(instance, result, margins)
-                show(how_sure(instance, result.plan, margins, result.replay) if result.plan is not None else ())
+                show(how_sure(instance, plan, margins, result.replay) if plan is not None else ())
             show(told(compared, not within.over) if compared else ())
             judged = len(instance.workloads) if margins is None else len(margins)
             if result.verified and judged < sum(one.rate_rps > 0 for one in instance.workloads) and end.over:
                 print("The time was over before it was known what all workloads bear; provision verify tells.")
-            if self.out and result.plan is not None:
+            if self.out and plan is not None:
                 print(f"Plan written to {self.out}.")
             if certificate is not None:
                 print(_proven(instance, result, certificate, known(self.certificate)))
@@ -162,43 +166,34 @@ class Solve(Described, Writing):
 
                 print(*told_second(second), sep="\n")
         holds = result.verified and result.status != "refuted" and (second is None or second.verdict != "violated")
-        return verdict(holds, result.status if result.plan is None else "violated")
+        return verdict(holds, result.status if plan is None else "violated")
 
+    def _instance(self) -> Instance:
+        """The instance in a file, or the instance that the options describe instead of a file."""
+        if (self.instance is None) == (self.model is None):
+            raise InputError("solve: name an INSTANCE, or describe one with --model, --rate, --isl, --osl, --ttft, "
+                             "--tpot and --gpus; one of the two, not both")
+        if self.instance is not None:
+            if given := [flag_of(name, argument) for name, (_, argument) in arguments(Described).items()
+                         if name in self.model_fields_set]:
+                raise InputError(f"solve: only --model takes {', '.join(given)}; change the instance instead, or give "
+                                 "--model in its place")
+            return read_instance(self.instance)
+        instance, lines = instance_described(self)
+        for line in lines:
+            print(line, file=sys.stderr)
+        return instance
 
-def _instance(options: Solve) -> Instance:
-    """The instance in a file, or the instance that the options describe instead of a file."""
-    if (options.instance is None) == (options.model is None):
-        raise InputError("solve: name an INSTANCE, or describe one with --model, --rate, --isl, --osl, --ttft, --tpot "
-                         "and --gpus; one of the two, not both")
-    if options.instance is not None:
-        _refuse_description(options)
-        return read_instance(options.instance)
-    instance, lines = instance_described(options)
-    for line in lines:
-        print(line, file=sys.stderr)
-    return instance
+    def _certified(self, instance: Instance, result: Result) -> Certificate | None:
+        """Write the certificate that is asked for; None if there is no bound to certify."""
+        if not self.certificate or result.bound is None:
+            return None
+        from provision.solving.certificate import certificate_of
 
-
-def _refuse_description(options: Described) -> None:
-    """Refuse options that describe an instance beside one that is named. Raises InputError if such an option is given.
-    """
-    given = [flag_of(name, argument) for name, (_, argument) in arguments(Described).items()
-             if name in options.model_fields_set]
-    if given:
-        raise InputError(f"solve: only --model takes {', '.join(given)}; change the instance instead, or give --model "
-                         "in its place")
-
-
-def _certificate(instance: Instance, result: Result, options: Solve) -> Certificate | None:
-    """Write the certificate that the options ask for; None if there is no bound to certify."""
-    if not options.certificate or result.bound is None:
-        return None
-    from provision.solving.certificate import certificate_of
-
-    with telling("certificate") as tell:
-        found = certificate_of(instance, options.time_limit_s, result.objective, tell)
-    write_text(options.certificate, "".join(f"{line}\n" for line in found.lines), options.force)
-    return found
+        with telling("certificate") as tell:
+            found = certificate_of(instance, self.time_limit_s, result.objective, tell)
+        write_text(self.certificate, "".join(f"{line}\n" for line in found.lines), self.force)
+        return found
 
 
 def _proven(instance: Instance, result: Result, certificate: Certificate, path: str) -> str:
@@ -208,29 +203,6 @@ def _proven(instance: Instance, result: Result, certificate: Certificate, path: 
     weaker = certificate.bound < result.bound * (1 - TOLERANCE)
     less = f", less than the search did ({proven(instance, result.bound)})" if weaker else ""
     return f"{told}{less}; see provision check-proof."
-
-
-def _draw(instance: Instance, result: Result, options: Solve) -> None:
-    """Draw the pictures that the options ask for, if there is a plan."""
-    if result.plan is None:
-        return
-    standing = standing_of(instance, result)
-    if options.png:
-        draw.picture.draw_picture(result.plan, options.png, instance, options.force, standing)
-    if options.html:
-        from provision.draw.page import render_page
-
-        page = render_page(result.plan, instance, result.report, standing=standing)
-        write_text(options.html, page, options.force)
-
-
-def _check_parameters(options: Solve) -> None:
-    """Refuse parameters that the method does not have."""
-    for name, value in options.parameters.items():
-        if name not in (has := find_method(options.method).parameters):
-            listed, meant = ", ".join(has) or "none", did_you_mean(name, has)
-            raise InputError(f"--set {f'{name}={value}'!r}: method {options.method} has no parameter {name!r}; it has: "
-                             f"{listed}{meant}")
 
 
 def _solved(result: Result) -> dict[str, Any]:
@@ -281,7 +253,8 @@ class Minimum(Writing):
         from provision.instances.importers.tokens.inference_perf import minimum_instance, read_inference_perf
 
         files = [validate(TokenModels, load(path), path) for path in self.performance]
-        prompt, output = _constant(self.input_tokens), _constant(self.output_tokens)
+        prompt, output = (None if tokens is None else TokenCounts.uniform(tokens, tokens)
+                          for tokens in (self.input_tokens, self.output_tokens))
         instance = minimum_instance(read_inference_perf(self.spec), files, self.model, self.ttft_ms,
                                     self.tpot_ms, self.percentile, prompt, output)
         if self.instance:
@@ -297,7 +270,3 @@ class Minimum(Writing):
         else:
             print_answer(instance, result)
         return verdict(result.verified, result.status if result.plan is None else "violated")
-
-
-def _constant(tokens: int | None) -> TokenCounts | None:
-    return None if tokens is None else TokenCounts.uniform(tokens, tokens)

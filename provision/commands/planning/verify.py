@@ -1,38 +1,27 @@
-"""``provision verify`` and ``check-proof``: does a plan hold, and does a certificate prove its bound? The exit code is
-0 if so, otherwise 1 with every violation, or with the line of the certificate that does not hold.
-
-With ``--independent`` a second verifier, which shares no code with the first, checks the plan too. No solver and no
-search model is loaded.
-"""
+"""``provision verify`` and ``check-proof``: does a plan hold, a certificate prove its bound? No solver is loaded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fractions import Fraction
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from provision import InputError, Instance, Plan, Report, read_plan, verify
 from provision.answers.margins import how_sure, margins_of
 from provision.commands.verb import Answering, Given, read_instance
 from provision.draw.output import Rows
 from provision.draw.progress import telling
 from provision.draw.words import plural
 from provision.instances.files.files import reason
-from provision.instances.read import read_plan
 from provision.models.base.arguments import local, operand
 from provision.models.base.clock import Stopwatch
-from provision.models.base.errors import InputError
 from provision.models.base.fields import Flag
-from provision.models.plans.plan import Plan
-from provision.models.plans.report import ReplicaPrediction, Report
 from provision.models.problem.energy import power_told
-from provision.models.problem.instance import Instance
 from provision.models.problem.memory import memory_notes
 from provision.models.problem.objective import proven
 from provision.proofs.check import check
 from provision.proofs.lines import RefusedError
-from provision.verification.verify import verify
 
 if TYPE_CHECKING:
     from provision.verification.independent.judge import Judgement
@@ -47,8 +36,11 @@ class Verify(Answering):
     def run(self) -> int:
         instance = read_instance(self.instance)
         plan = read_plan(self.plan, instance)
-        report = verify(instance, plan)
-        second = _asked(self.instance, plan) if self.independent else None
+        report, second = verify(instance, plan), None
+        if self.independent:
+            from provision.verification.second import second_opinion  # its replays load compiled kernels
+
+            second = second_opinion(self.instance, plan)
         margins = margins_of(instance, plan) if report.ok else []
         more = {} if second is None else {"independent": second.summary()}
         content = {"notes": list(_notes(instance, plan)), "margins": [one.model_dump() for one in margins or ()]} | more
@@ -60,33 +52,17 @@ class Verify(Answering):
         return verify(given.instance, given.plan).model_dump(mode="json")
 
 
-def _asked(instance: str, plan: Plan) -> Judgement:
-    """The judgement of the second verifier. Its module is imported only here, since its replays load compiled kernels.
-    """
-    from provision.verification.second import second_opinion
-
-    return second_opinion(instance, plan)
-
-
 def told_second(second: Judgement | None) -> Iterator[str]:
     """Yield the judgement of the second verifier in words, one line per fault; nothing if it was not asked."""
     if second is None:
         return
     cost = f", {second.cost_per_hour:,.2f} $ per hour" if second.cost_per_hour is not None else ""
-    yield f"independently: {second.verdict}, {plural(second.gpus, 'GPU')}{cost}{_nearest(second)}"
+    replays = sorted(second.replays, key=lambda found: found.late.high / found.late.allowed)
+    nearest = "".join(f"; most late {one.name}: {one.late.part:.2%} of {one.late.requests} requests (at most "
+                      f"{one.late.high:.2%}, allowed {one.late.allowed:.2%})" for one in replays[-1:])
+    yield f"independently: {second.verdict}, {plural(second.gpus, 'GPU')}{cost}{nearest}"
     yield from (f"  violated: {line}" for line in second.faults)
     yield from (f"  not decided: {line}" for line in second.open)
-
-
-def _nearest(second: Judgement) -> str:
-    """The workload with the most late requests relative to the allowed fraction, in words; empty if nothing was
-    replayed.
-    """
-    if not second.replays:
-        return ""
-    one = max(second.replays, key=lambda found: found.late.high / found.late.allowed)
-    return (f"; most late {one.name}: {one.late.part:.2%} of {one.late.requests} requests "
-            f"(at most {one.late.high:.2%}, allowed {one.late.allowed:.2%})")
 
 
 def _told(instance: Instance, plan: Plan, report: Report) -> Iterator[str | Rows]:
@@ -113,18 +89,14 @@ def _notes(instance: Instance, plan: Plan) -> Iterator[str]:
 
 
 def _tightest(instance: Instance, report: Report) -> str:
-    """The replica that is closest to its latency budget, in words. A language model counts if its whole answers have a
-    limit of their own.
-    """
-    timed = [one for one in report.predictions if one.workload not in instance.derived_limits]
-    if not timed:
+    """The replica closest to its latency budget, in words; not of models with limits of tokens alone."""
+    taken_ms = [(one, one.latency_ms if one.p99_ms is None else one.p99_ms) for one in report.predictions
+                if one.workload not in instance.derived_limits]
+    if not taken_ms:
         return "every limit of tokens is kept" if report.predictions else "nothing to serve"
-    def taken_ms(found: ReplicaPrediction) -> float:
-        return found.latency_ms if found.p99_ms is None else found.p99_ms
-
-    one = max(timed, key=lambda found: taken_ms(found) / found.budget_ms)
+    one, most_ms = max(taken_ms, key=lambda pair: pair[1] / pair[0].budget_ms)
     what = "latency" if one.p99_ms is None else "P99 promised at most"
-    taken, limit = (f"{ms:,.0f}" if ms >= 1000 else f"{ms:.4g}" for ms in (taken_ms(one), one.budget_ms))
+    taken, limit = (f"{ms:,.0f}" if ms >= 1000 else f"{ms:.4g}" for ms in (most_ms, one.budget_ms))
     return f"tightest {one.workload}: {what} {taken} of {limit} ms"
 
 
@@ -146,14 +118,12 @@ class CheckProof(Answering):
             texts = []
         if not texts or not texts[0].startswith(BEGINNING):
             raise InputError(f"{self.certificate}: is no certificate; give a file of `provision solve --certificate`")
-        why = ""
-        found: Fraction | None = None
+        why, bound = "", None
         with telling(f"checking {plural(len(texts), 'line')}"):
             try:
-                found = check(instance, texts)
+                bound = float(check(instance, texts))
             except RefusedError as error:
                 why = str(error)
-        bound = None if found is None else float(found)
         text = f"refused: {self.certificate}, {why}" if bound is None else (
             f"proven: no plan of {instance.name} has less than {proven(instance, bound)}; "
             f"{plural(len(texts), 'line')} checked in {watch.elapsed_s:.1f} s")

@@ -1,6 +1,4 @@
-"""``provision what-if``: sweep over rates, SLOs, prices and fleets; find breakpoints, marginal prices, and the price of
-safety.
-"""
+"""``provision what-if``: sweeps, breakpoints, marginal prices, and the price of safety."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from provision import draw
+from provision import InputError, Instance, draw
 from provision.commands import interrupted
 from provision.commands.verb import DASK, WORKERS, Given, Seconds, Writing, read_instance
 from provision.draw.figures import write_figure
@@ -18,10 +16,9 @@ from provision.draw.progress import counting
 from provision.formulations.marginal.prices import marginal_prices
 from provision.instances.files.demand import read_demand
 from provision.models.base.arguments import local, operand, option, written
-from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Flag, Name, NonNegative, Number, PositiveCount, Text
-from provision.models.problem.executor import Executor, executor_of
-from provision.models.problem.instance import Instance
+from provision.models.base.known import known
+from provision.models.problem.executor import IN_PROCESS, Executor, executor_of
 from provision.models.problem.objective import objective_of
 from provision.sweeps import words
 from provision.sweeps.breakpoints import Breakpoint, breakpoints, check_range
@@ -63,67 +60,97 @@ class WhatIf(Writing):
     out: str | None = local(None, "F", "write the table here (.csv or .parquet); resumes when interrupted")
     png: str | None = written("draw the sweep here (.png or .svg)", what="picture")
 
+    def _check(self) -> None:
+        """Refuse options that cannot be combined."""
+        values: Mapping[str, Sequence[Any]] = values_of(sweep) if (sweep := self._sweep()) else {}
+        for name, given in (("--out", self.out), ("--png", self.png), ("--breakpoints", self.breakpoints)):
+            if given and not values and not (self.demand and given == self.out):
+                raise InputError(f"{name}: needs something to vary; add --vary NAME=VALUES")
+        if not (values or self.prices or self.demand):
+            raise InputError("what-if: say what to vary, as --vary rate=0.8:1.4:0.05, or add --prices or --demand")
+        if self.budget is not None and not values:
+            raise InputError(f"--budget {self.budget:g}: needs something to vary; add --vary NAME=VALUES")
+        for name in self.breakpoints:
+            check_range(name, values.get(name, []))
+
     def job(self, given: Given) -> dict[str, Any]:
-        sweep = _sweep(self)
         rows: list[TableRow] = []
+        unit = {"unit": objective_of(given.instance).unit}
 
         def solved(row: TableRow) -> None:
             rows.insert(0, row)
-            given.keep({"rows": [*rows], "complete": False, "unit": objective_of(given.instance).unit})
+            given.keep({"rows": [*rows], "complete": False} | unit)
 
-        with executor_of(None, None) as executor:
-            found = _found(given.instance, sweep, values_of(sweep) if sweep else {}, self, executor, given.progress,
-                           solved)
-        return {"rows": []} | _plain(found) | {"unit": objective_of(given.instance).unit}
+        return {"rows": []} | _plain(self._found(given.instance, IN_PROCESS, solved, given.progress)) | unit
 
     def run(self) -> int:
-        instance, sweep = read_instance(self.instance), _sweep(self)
-        values = values_of(sweep) if sweep else {}
-        _check(self, values)
+        instance = read_instance(self.instance)
+        self._check()
         try:
             with executor_of(self.workers, self.dask) as executor:
-                found = _found(instance, sweep, values, self, executor)
+                found = self._found(instance, executor)
         except KeyboardInterrupt:
             print(f"stopped: {_kept(self.out)}", file=sys.stderr)
             return interrupted()
         if self.png:
-            parts = found["base"], values, found["rows"], found["breakpoints"]
+            parts = found["base"], values_of(known(self._sweep())), found["rows"], found["breakpoints"]
             write_figure(draw.sweep.sweep_figure(instance, *parts), self.png, self.force)
         failed = found["unproven"] or any(one["status"] == FAILED for one in found.get("rows", []))
         content = _plain(found) | {"table_file": self.out, "plot_file": self.png}
         return self.answer(content, _told(found, self), 1 if failed else 0)
 
+    def _sweep(self) -> Sweep | None:
+        """The Sweep that the flags or a file describe; None if there is neither."""
+        if self.sweep and self.vary:
+            raise InputError("--sweep and --vary: use one of them")
+        if self.sweep:
+            return read_sweep(self.sweep)
+        return made(self.vary, self.one_at_a_time) if self.vary else None
 
-def _found(
-    instance: Instance, sweep: Sweep | None, values: Mapping[str, Sequence[Any]], options: WhatIf, executor: Executor,
-    tell: Callable[[int, int | None], None] = lambda done, total: None, solved: Callable[[TableRow], None] = untold,
-) -> dict[str, Any]:
-    """All results for which the options ask, by name. Inputs are read and checked before anything is solved."""
-    settings = {"method": options.method, "time_limit_s": options.time_limit_s, "seed": options.seed}
-    points = points_of(sweep) if sweep else []
-    table = Table(options.out, digest(instance, points, settings), options.force) if options.out else None
-    safety = (read_demand(options.demand), list(options.quantiles)) if options.demand else None
-    found: dict[str, Any] = {"instance": instance.name, "digest": instance.digest, **settings, "answers": []}
-    if options.prices:
-        found["prices"] = [price._asdict() for price in marginal_prices(instance, options.prices_of)]
-    [found["base"]] = run(instance, [{}], settings)
-    if safety:
-        found["safety"] = price_of_safety(instance, safety[0], settings, safety[1])
-        if table and not sweep:
-            table.finish(found["safety"])
-    if sweep:
-        found["rows"] = _rows(instance, points, settings, table, executor, tell, solved)
-    found["breakpoints"], found["unproven"] = _breakpoints(instance, values, settings, options, tell)
-    if sweep:
-        found["answers"] = words.answers(
-            found["base"], values, found["rows"], found["breakpoints"], objective_of(instance).unit
-        )
-    if sweep and options.budget is not None:
-        found["answers"] += words.within(options.budget, list(values), found["rows"], objective_of(instance).unit)
-    found["answers"] += [line for name, points in found["breakpoints"].items()
-                         for line in words.changes(name, points, values[name])]
-    found["answers"] += found["unproven"]
-    return found
+    def _found(self, instance: Instance, executor: Executor, solved: Callable[[TableRow], None] = untold,
+               tell: Callable[[int, int | None], None] = lambda done, total: None) -> dict[str, Any]:
+        """All results for which the options ask, by name. Inputs are read and checked before anything is solved.
+        ``tell`` hears how many of all points are done, ``solved`` every row.
+        """
+        sweep, unit = self._sweep(), objective_of(instance).unit
+        values: Mapping[str, Sequence[Any]] = values_of(sweep) if sweep else {}
+        points = points_of(sweep) if sweep else []
+        settings: Settings = {"method": self.method, "time_limit_s": self.time_limit_s, "seed": self.seed}
+        table = Table(self.out, digest(instance, points, settings), self.force) if self.out else None
+        demand = read_demand(self.demand) if self.demand else None
+        changes: dict[str, list[Breakpoint]] = {}
+        unproven: list[str] = []
+        found: dict[str, Any] = {"instance": instance.name, "digest": instance.digest, **settings, "answers": [],
+                                 "breakpoints": changes, "unproven": unproven}
+        if self.prices:
+            found["prices"] = [price._asdict() for price in marginal_prices(instance, self.prices_of)]
+        [found["base"]] = run(instance, [{}], settings)
+        if demand:
+            found["safety"] = price_of_safety(instance, demand, settings, list(self.quantiles))
+            if table and not sweep:
+                table.finish(found["safety"])
+        if sweep:
+            found["rows"] = _rows(instance, points, settings, table, executor, tell, solved)
+        for name in self.breakpoints:
+            with counting(f"breakpoints along {name}", None) as advance:
+
+                def one_more(number: int, advance: Callable[[int], None] = advance) -> None:
+                    advance(1)
+                    tell(number, None)
+
+                try:
+                    changes[name] = breakpoints(instance, name, values.get(name, []), settings, one_more,
+                                                unproven.append)
+                except InputError as error:  # the rows of the sweep, and other breakpoints, are told all the same
+                    unproven.append(str(error))
+        if sweep:
+            found["answers"] += words.answers(found["base"], values, found["rows"], changes, unit)
+        if sweep and self.budget is not None:
+            found["answers"] += words.within(self.budget, list(values), found["rows"], unit)
+        found["answers"] += [line for name, several in changes.items()
+                             for line in words.changes(name, several, values[name])]
+        found["answers"] += unproven
+        return found
 
 
 def _kept(out: str | None) -> str:
@@ -135,75 +162,30 @@ def _kept(out: str | None) -> str:
     return "nothing is kept" if out else "nothing is kept without --out"
 
 
-def _sweep(options: WhatIf) -> Sweep | None:
-    """The Sweep that the flags or a file describe; None if there is neither."""
-    if options.sweep and options.vary:
-        raise InputError("--sweep and --vary: use one of them")
-    if options.sweep:
-        return read_sweep(options.sweep)
-    return made(options.vary, options.one_at_a_time) if options.vary else None
-
-
-def _check(options: WhatIf, values: Mapping[str, Sequence[Any]]) -> None:
-    """Refuse options that cannot be combined, before any work."""
-    for name, given in (("--out", options.out), ("--png", options.png), ("--breakpoints", options.breakpoints)):
-        if given and not values and not (options.demand and given == options.out):
-            raise InputError(f"{name}: needs something to vary; add --vary NAME=VALUES")
-    if not (values or options.prices or options.demand):
-        raise InputError("what-if: say what to vary, as --vary rate=0.8:1.4:0.05, or add --prices or --demand")
-    if options.budget is not None and not values:
-        raise InputError(f"--budget {options.budget:g}: needs something to vary; add --vary NAME=VALUES")
-    for name in options.breakpoints:
-        check_range(name, values.get(name, []))
-
-
 def _rows(
     instance: Instance, points: Sequence[dict[str, float | str]], settings: Settings, table: Table | None,
     executor: Executor, progress: Callable[[int, int | None], None], solved: Callable[[TableRow], None],
 ) -> list[TableRow]:
-    """The rows of the sweep; if there is a table on disk, finished rows are taken from it and new rows are written to
-    it.
-    """
+    """The rows of the sweep; finished ones come from the table on disk, and new ones are written there."""
     done = table.done if table else {}
+    so_far = sum(map(len, done.values()))
     if done:
-        print(f"going on: {sum(map(len, done.values()))} of {len(points)} points were done", file=sys.stderr)
+        print(f"going on: {so_far} of {len(points)} points were done", file=sys.stderr)
     with counting(f"what-if on {instance.name}", len(points)) as advance:
-        known = sum(map(len, done.values()))
-        advance(known)
+        advance(so_far)
 
         def tell(number: int, rows: list[TableRow]) -> None:
-            nonlocal known
+            nonlocal so_far
             if table:
                 table.add(number, rows)
             advance(len(rows))
-            known += len(rows)
-            progress(known, len(points))
+            so_far += len(rows)
+            progress(so_far, len(points))
 
         rows = run(instance, points, settings, done, tell, executor, solved)
     if table:
         table.finish(rows)
     return rows
-
-
-def _breakpoints(instance: Instance, values: Mapping[str, Sequence[Any]], settings: Settings, options: WhatIf,
-                 tell: Callable[[int, int | None], None]) -> tuple[dict[str, list[Breakpoint]], list[str]]:
-    """The breakpoints by parameter, for the parameters that the options name; and a line for every value at which
-    nothing was proven.
-    """
-    found: dict[str, list[Breakpoint]] = {}
-    unproven: list[str] = []
-    for name in options.breakpoints:
-        with counting(f"breakpoints along {name}", None) as advance:
-
-            def solved(number: int) -> None:
-                advance(1)
-                tell(number, None)
-
-            try:
-                found[name] = breakpoints(instance, name, values.get(name, []), settings, solved, unproven.append)
-            except InputError as error:  # the rows of the sweep, and other breakpoints, are told all the same
-                unproven.append(str(error))
-    return found, unproven
 
 
 def _plain(found: dict[str, Any]) -> dict[str, Any]:
