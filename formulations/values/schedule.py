@@ -112,7 +112,7 @@ class ValueSchedule:
     units: int = 6000
     slos: int = 5
     fineness: tuple[Fineness, ...] = (Fineness(1, 12, False, 0.03), Fineness(7, 12, False, 0.03),
-                                      Fineness(21, 12, True, 0.003), Fineness(63, 48, True, 0.0))
+                                      Fineness(21, 12, True, 0.005), Fineness(63, 48, True, 0.0))
     far: float = 0.3
     over: float = 0.05
     set_rounds: int = 4

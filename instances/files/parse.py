@@ -91,6 +91,8 @@ class _Loader(yaml.CSafeLoader):
         seen = set()
         for key_node, _ in node.value:
             key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
+            if key_node.tag == "tag:yaml.org,2002:bool":  # YAML 1.1 takes the name `on` for true
+                key_node.tag = TEXT
             if key_node.tag == "tag:yaml.org,2002:merge":
                 problem = "<< merges mappings; write the fields out"
                 raise yaml.constructor.ConstructorError(problem=problem, problem_mark=key_node.start_mark)

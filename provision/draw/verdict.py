@@ -24,6 +24,8 @@ from provision.models.problem.objective import (
 
 MOST_LINES = 24
 """The most SLOs that are listed; a line tells how many more there are."""
+NAME_WIDTH = 20
+"""A name of a workload is not broken into pieces shorter than this."""
 KEPT, BY_CHANCE, MISSED = Style(color="green"), Style(color="yellow"), Style(color="red", bold=True)
 
 
@@ -181,9 +183,9 @@ def slo_table(lines: Iterable[SloLine]) -> Table:
     ordered = sorted(lines, key=lambda one: -one.part)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for _ in range(2):
-        table.add_column(no_wrap=True)
+    table.add_column(overflow="fold", min_width=min(NAME_WIDTH, max((len(one.name) for one in ordered), default=0)))
+    table.add_column(no_wrap=True)
+    table.add_column()
     for one in ordered[:MOST_LINES]:
         mark, style = (("✓", KEPT) if one.kept else ("✗", MISSED) if not one.by_chance else
                        ("~" if one.held else "?", BY_CHANCE))

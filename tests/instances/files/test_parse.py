@@ -58,3 +58,7 @@ def test_long_texts_take_no_quadratic_time(name, text, words):
     else:
         with pytest.raises(InputError, match=words):
             parse(name, text)
+
+
+def test_words_that_yaml_takes_for_truth_values_are_names_of_fields():
+    assert parse("places.yaml", "apart: [{on: node, no: yes}]") == {"apart": [{"on": "node", "no": True}]}

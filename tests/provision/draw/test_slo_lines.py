@@ -31,3 +31,10 @@ def test_what_replays_hold_and_what_they_do_not_decide_is_told_apart():
     held, open_ = problems(SimpleNamespace(status="feasible", report=None, replay=replay, notes=()))
     assert held == "Held over all replays together; single minutes are late by chance: tags 20%"
     assert open_.startswith("Not decided: over all replays together 1.40% of the requests of chat: TTFT are late, ")
+
+
+def test_names_stay_readable_in_a_narrow_terminal():
+    line = SloLine("chat: TTFT", "P99 replayed", 20.0, 20.1, by_chance=True)
+    console = Console(width=70, record=True, file=StringIO())
+    console.print(slo_table([line]))
+    assert "chat: TTFT" in console.export_text() and len(console.file.getvalue().splitlines()) <= 3
