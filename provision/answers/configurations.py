@@ -13,6 +13,8 @@ from provision.models.performance.tokens.data import TokenModels
 from provision.models.problem.instance import Instance
 from provision.models.problem.prediction import engine_rps
 
+SLIGHT = 1e-6
+"""Costs that differ by less than this part are equal."""
 TOGETHER, APART = "aggregated", "disaggregated"
 FASTER = (1.0, 0.8, 0.6, 0.4, 0.25)
 """The parts of the limit per further token for which points of the Pareto front are sought, the limit itself first."""
@@ -82,13 +84,20 @@ def plain(found: Sequence[Configuration]) -> dict[str, Any]:
     return {"configurations": [one._asdict() for one in top(found)], "pareto": [one._asdict() for one in pareto(found)]}
 
 
-def told(found: Sequence[Configuration], whole: bool) -> Iterator[str]:
-    """Yield lines on the top configurations and the Pareto front; ``whole`` says that all were looked at."""
+def told(found: Sequence[Configuration], whole: bool, cost_per_hour: float | None) -> Iterator[str]:
+    """Yield lines on the top configurations and the Pareto front. ``whole`` says that all were looked at;
+    ``cost_per_hour`` is that of the plan, None without prices.
+    """
     yield "Beside it, each on one GPU type alone (the plan above may mix; disaggregated: KV caches move in no time):"
     for rank, one in enumerate(top(found), start=1):
         cost = "" if one.cost_per_hour is None else f", {one.cost_per_hour:,.2f} $ per hour"
         yield (f"  {rank}. {one.told}: {one.gpus} GPU{'s' * (one.gpus != 1)}{cost}; "
                f"{number(one.tokens_per_s_per_gpu)} tokens/s per GPU at {number(one.tokens_per_s_per_user)} per user")
+    best = top(found)[0]
+    least = cost_per_hour and best.cost_per_hour
+    if cost_per_hour and least and best.pools == APART and least < cost_per_hour * (1 - SLIGHT):
+        yield ("The first costs less than the plan above, whose bound is for aggregated servers only: --disaggregated "
+               "plans prefill and decode apart.")
     yield f"Pareto front of tokens/s per user against tokens/s per GPU{'' if whole else ', as far as there was time'}:"
     for one in pareto(found):
         yield (f"  {number(one.tokens_per_s_per_user):>6} per user  {number(one.tokens_per_s_per_gpu):>8} per GPU  "

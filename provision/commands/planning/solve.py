@@ -153,7 +153,8 @@ class Solve(Described, Writing):
             with limited(0.0):  # printing waits for no latency table
                 print_answer(instance, result, margins)
                 show(how_sure(instance, plan, margins, result.replay) if plan is not None else ())
-            show(told(compared, not within.over) if compared else ())
+            cost_per_hour = None if result.report is None else result.report.cost_per_hour
+            show(told(compared, not within.over, cost_per_hour) if compared else ())
             judged = len(instance.workloads) if margins is None else len(margins)
             if result.verified and judged < sum(one.rate_rps > 0 for one in instance.workloads) and end.over:
                 print("The time was over before it was known what all workloads bear; provision verify tells.")

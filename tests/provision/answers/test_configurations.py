@@ -5,7 +5,25 @@ from math import ceil
 import pytest
 
 from provision.answers import configurations as module
-from provision.answers.configurations import APART, TOGETHER, Configuration, configurations, disaggregated, pareto, top
+from provision.answers.configurations import (
+    APART,
+    TOGETHER,
+    Configuration,
+    configurations,
+    disaggregated,
+    pareto,
+    told,
+    top,
+)
+    APART,
+    TOGETHER,
+    Configuration,
+    configurations,
+    disaggregated,
+    pareto,
+    told,
+    top,
+)
 from provision.models.base.clock import Deadline
 from provision.starting.described import Described, instance_described
 
@@ -41,3 +59,10 @@ def test_pools_of_one_model(monkeypatch):
 def test_no_time_means_none():
     options = Described(model="llama-3.1-8b", rate=20, isl=1024, osl=256, ttft=500, tpot=30, gpus="h100")
     assert configurations(instance_described(options)[0], Deadline(0)) == []
+
+
+@pytest.mark.parametrize(("pools", "cost", "said"), [(APART, 90.0, True), (APART, 80.0, False), (TOGETHER, 90.0, False)])
+def test_a_cheaper_way_than_the_proven_plan_is_said_to_be_one(pools, cost, said):
+    """The bound of a plan of aggregated servers says nothing of disaggregated ones."""
+    one = Configuration("h100-80gb", "whole", pools, 40.0, 12, 82.56, 336.0, 25.0)
+    assert any("--disaggregated" in line for line in told([one], True, cost)) == said
