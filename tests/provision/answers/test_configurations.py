@@ -15,15 +15,6 @@ from provision.answers.configurations import (
     told,
     top,
 )
-    APART,
-    TOGETHER,
-    Configuration,
-    configurations,
-    disaggregated,
-    pareto,
-    told,
-    top,
-)
 from provision.models.base.clock import Deadline
 from provision.starting.described import Described, instance_described
 
@@ -61,7 +52,8 @@ def test_no_time_means_none():
     assert configurations(instance_described(options)[0], Deadline(0)) == []
 
 
-@pytest.mark.parametrize(("pools", "cost", "said"), [(APART, 90.0, True), (APART, 80.0, False), (TOGETHER, 90.0, False)])
+@pytest.mark.parametrize(("pools", "cost", "said"), [
+    (APART, 90.0, True), (APART, 80.0, False), (TOGETHER, 90.0, False)])
 def test_a_cheaper_way_than_the_proven_plan_is_said_to_be_one(pools, cost, said):
     """The bound of a plan of aggregated servers says nothing of disaggregated ones."""
     one = Configuration("h100-80gb", "whole", pools, 40.0, 12, 82.56, 336.0, 25.0)
