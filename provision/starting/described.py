@@ -1,5 +1,6 @@
 """The first instance of one language model that nobody measured: ``provision solve --model`` makes it from options."""
 
+from contextlib import suppress
 from typing import ClassVar
 
 from provision.instances.files.files import refused
@@ -8,7 +9,7 @@ from provision.models.base.arguments import local, written
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Flag, Positive, PositiveCount
 from provision.models.base.known import known
-from provision.models.hardware.gpu import WHOLE
+from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.hardware.prices import ON_DEMAND, list_prices
 from provision.models.performance.tokens.data import TokenModels
 from provision.models.problem.instance import Instance
@@ -28,8 +29,8 @@ class Described(Composed):
     tpot: Positive | None = local(None, "T", "limit per further token, ms")
     percentile: float = local(99.0, "P", "within the limits")
     gpus: str | None = local(None, "TYPE,...", "GPU types to choose from: h100,l40s,a100")
-    price: str | None = local(None, "PROVIDER", "list prices to compare by (provision gpus); 'none' counts GPUs "
-                                                "(default: one that lists them all, else none)")
+    price: str | None = local(None, "PROVIDER", "list prices to compare by (provision gpus), or $ per GPU and hour; "
+                                                "'none' counts GPUs (default: one that lists them all, else none)")
     disaggregated: Flag = local(False, None, "plan prefill and decode in pools of their own")
     instance_out: str | None = written("write the instance here, to change it or ask what-if")
 
@@ -66,11 +67,15 @@ def instance_described(options: Described) -> tuple[Instance, list[str]]:
 
 
 def _fleet(files: list[TokenModels], price: str | None) -> list[dict[str, object]]:
-    """The fleet entries for the GPU types of the files, at a provider's prices. An entry is for whole GPUs; or, if a
-    model has no data on a whole GPU, for nodes on which a replica holds a group of GPUs.
+    """The fleet entries for the GPU types of the files, at a provider's prices, or at one of the user per GPU and hour.
+    An entry is for whole GPUs; or, if a model has no data on a whole GPU, for nodes on which a replica holds a group of
+    GPUs.
     """
     gpus = [(data.gpu, any(set(one.slices) != {WHOLE} for one in data.models.values())) for data in files]
     entries: list[dict[str, object]] = [{"gpu": gpu} if node else {"gpu": gpu, "mig": False} for gpu, node in gpus]
+    with suppress(ValueError):
+        return [one | {"price_per_hour": float(price or "") * gpu_type(gpu).gpus}
+                for one, (gpu, _) in zip(entries, gpus, strict=True)]
     provider = price or _provider_of_all([gpu for gpu, _ in gpus])
     return entries if provider == NO_PRICES else [one | {"price": provider} for one in entries]
 

@@ -11,7 +11,7 @@ import provision
 from provision.cli import main
 from provision.models.base.errors import InputError
 from provision.models.fitting.tokens import TYPICAL
-from provision.models.hardware.gpu import gpus_in
+from provision.models.hardware.gpu import gpu_type, gpus_in
 from provision.models.performance.operators.compose import Iterations, Served, iteration_ms
 from provision.models.performance.operators.decoder import decoder_of, shipped_decoder, shipped_decoders, shipped_name
 from provision.models.performance.operators.servers import operator_gpu, shipped_operators, shipped_servers
@@ -180,6 +180,14 @@ def test_one_command_chooses_the_number_of_gpus_per_replica():
         "2xh100-80gb", "4xh100-80gb", "8xh100-80gb", "2xh200-141gb"]
     found = provision.solve(instance, "greedy", 20, replay=False)
     assert found.verified and gpus_in(gpu.gpu for gpu in found.plan.gpus) < 100
+
+
+def test_a_price_may_be_ones_own_per_gpu():
+    asked = Described(model="llama-3.1-8b", rate=20, isl=512, osl=64, ttft=500, tpot=60, gpus="h100", price="2.5")
+    found = {one.gpu: one.price_per_hour for one in instance_described(asked)[0].fleet}
+    assert found == {gpu: 2.5 * gpu_type(gpu).gpus for gpu in found} and len(found) > 1
+    with pytest.raises(InputError, match="price_per_hour"):
+        instance_described(asked.model_copy(update={"price": "-1"}))
 
 
 def test_one_command_gives_a_plan_that_holds(tmp_path, capsys):
