@@ -3,7 +3,9 @@ row of a method has the cost of its plan, the proof, and the lateness of replaye
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
 from os import PathLike
 
 from provision.comparing.table import ComparisonTable
@@ -137,12 +139,15 @@ def compare(instances: Several, methods: str | Given | Sequence[Given] | Named =
     Returns
     -------
     ComparisonTable
-        All runs, and by instance and method their means with confidence intervals.
+        All runs, and by instance and method their means with confidence intervals. Ctrl-C ends the comparison with the
+        runs that are done; ``missing`` counts the others.
 
     Raises
     ------
     InputError
         If an instance or method is unknown, an instance is given twice, or there is nothing to compare.
+    KeyboardInterrupt
+        After Ctrl-C, if no run is done.
     """
     found = [one if isinstance(one, Instance) else read(one) for one in _several(instances)]
     named, numbers = _named(methods), [int(seed) for seed in seeds]
@@ -151,15 +156,16 @@ def compare(instances: Several, methods: str | Given | Sequence[Given] | Named =
             raise InputError(f"compare: {what}: should be at least one")
     if twice := {one.name for one in found if sum(other.name == one.name for other in found) > 1}:
         raise InputError(f"compare: instances: {min(twice)} stands there twice; give each a name of its own")
-    runs = []
-    for instance in found:
-        for name, method in named.items():
-            for seed in numbers:
-                if report is not None:
-                    report(f"{name} on {instance.name}, seed {seed}")
-                comparison = Comparison(time_limit_s, seed, simulate_s, arrival_cv)
-                runs.append(_run(instance, name, method, comparison))
-    return ComparisonTable(tuple(runs), {one.name: objective_of(one).unit for one in found})
+    runs: list[TableRow] = []
+    asked = list(product(found, named.items(), numbers))
+    with suppress(KeyboardInterrupt):
+        for instance, (name, method), seed in asked:
+            if report is not None:
+                report(f"{name} on {instance.name}, seed {seed}")
+            runs.append(_run(instance, name, method, Comparison(time_limit_s, seed, simulate_s, arrival_cv)))
+    if not runs:
+        raise KeyboardInterrupt
+    return ComparisonTable(tuple(runs), {one.name: objective_of(one).unit for one in found}, len(asked) - len(runs))
 
 
 def _several(instances: Several) -> Iterable[Instance | str | PathLike[str]]:

@@ -66,10 +66,13 @@ class ComparisonTable:
         A row per instance, method and seed, with the fields of ``provision compare --json``.
     units
         The unit of the objective, by instance.
+    missing
+        The number of runs that are not done, because Ctrl-C ended the comparison.
     """
 
     runs: tuple[TableRow, ...]
     units: Mapping[str, str]
+    missing: int = 0
 
     @property
     def methods(self) -> list[str]:
@@ -97,13 +100,14 @@ class ComparisonTable:
     @property
     def overall(self) -> list[TableRow]:
         """A row per method: over how many instances it has plans that hold, and METRICS as means over these instances
-        with their intervals.
+        with their intervals; ``gap`` over those that have a bound, whose number is ``bounded``.
         """
         found, every = [], self.rows
         for method in self.methods:
             rows = [row for row in every if row["method"] == method and row["objective"] is not None]
             means = {name: mean_and_interval([row[name] for row in rows if row[name] is not None]) for name in METRICS}
-            found.append({"method": method, "instances": len(rows)} | {
+            bounded = sum(row["gap"] is not None for row in rows)
+            found.append({"method": method, "instances": len(rows), "bounded": bounded} | {
                 f"{name}{suffix}": value for name, pair in means.items()
                 for suffix, value in zip(("", "_ci"), pair, strict=True)})
         return [row for row in found if row["instances"]]

@@ -2,6 +2,7 @@
 
 import json
 import math
+import signal
 
 import numpy as np
 import pytest
@@ -131,6 +132,81 @@ def test_the_verb_takes_several_instances_and_seeds(capsys, tmp_path):
     assert main([*line, "--out", str(tmp_path / "t.png")]) == 0
     out = capsys.readouterr().out
     assert "objective_ci" in out and out.count("paris") == 3 and (tmp_path / "t.png").exists()
+
+
+@pytest.fixture
+def few(tmp_path):
+    """The file of an instance with at least two replicas per workload, which MIG-serving's methods refuse."""
+    instance = provision.read("parvagpu-s1")
+    several = tuple(one.model_copy(update={"min_replicas": 2}) for one in instance.workloads)
+    provision.write(instance.replace(name="few", workloads=several), tmp_path / "few.yaml")
+    return str(tmp_path / "few.yaml")
+
+
+@pytest.fixture
+def stop_after(monkeypatch):
+    """A function: Ctrl-C comes while a comparison makes the run after the first ``done``. Returns all that began."""
+    def stop(done):
+        calls = []
+
+        def solve(*given, **options):
+            calls.append(given)
+            if len(calls) > done:
+                signal.raise_signal(signal.SIGINT)
+            return provision.solve(*given, **options)
+
+        monkeypatch.setattr("provision.comparing.compare.solve", solve)
+        return calls
+
+    return stop
+
+
+@pytest.mark.parametrize("done", range(4))
+def test_ctrl_c_keeps_the_runs_that_are_done_on_all_instances(done, stop_after, capsys, tmp_path):
+    calls = stop_after(done)
+    line = ["compare", "parvagpu-s1", "parvagpu-s2", "--methods", "greedy,paris", "--out", str(tmp_path / "t.csv")]
+    assert main(line) == 130
+    out, err = capsys.readouterr()
+    assert len(calls) == done + 1 and (tmp_path / "t.csv").exists() == (done > 0)
+    assert (f"stopped: {done} of 4 done" if done else "stopped before there was anything") in err
+    assert (out.count("parvagpu-s1"), out.count("parvagpu-s2")) == (min(done, 2), max(done - 2, 0))
+
+
+def test_ctrl_c_writes_no_file_without_means(stop_after, capsys, tmp_path):
+    stop_after(1)
+    assert main(["compare", "parvagpu-s1", "--methods", "igniter,greedy", "--out", str(tmp_path / "t.csv")]) == 130
+    assert "igniter: method igniter cannot plan" in capsys.readouterr().out and not (tmp_path / "t.csv").exists()
+
+
+def test_ctrl_c_leaves_no_picture_of_a_part_of_a_family(stop_after, monkeypatch, tmp_path):
+    stop_after(1)
+    monkeypatch.setitem(FAMILIES, "variants", ("parvagpu-s1", "parvagpu-s2"))
+    assert main(["bench", "variants", "--method", "greedy", "--figures", str(tmp_path / "f")]) == 130
+    assert not (tmp_path / "f/variants.png").exists()
+
+
+def test_it_says_which_instances_a_method_cannot_plan_and_over_how_many_means_are(few, capsys):
+    line = ["compare", "parvagpu-s1", few, "--methods"]
+    assert main([*line, "greedy,mig-serving-fast", "--seeds", "2"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("mig-serving-fast on few: method mig-serving-fast cannot plan min_replicas other than 1; ") == 1
+    assert "mig-serving-fast on parvagpu-s1" not in out
+    words = [text.split() for text in out.splitlines()]
+    assert {"greedy 2 of 2", "mig-serving-fast 1 of 2"} <= {" ".join(one[:4]) for one in words}
+    assert main([*line, "greedy,mig-serving-fast,mig-serving-slow", "--time-limit", "2"]) == 0
+    assert "2 methods cannot plan few: mig-serving-fast, mig-serving-slow (--json" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_methods_that_all_refuse_are_an_error(several, few, capsys, tmp_path):
+    line = ["compare", few, *["parvagpu-s1"] * several, "--methods", "igniter,nexus", "--out", str(tmp_path / "t.csv")]
+    assert main(line) == 2
+    told = capsys.readouterr()
+    before = ["few: ", "parvagpu-s1: "] if several else [""]
+    assert told.out == "" and len(told.err.splitlines()) == 2 * len(before)
+    for where in before:
+        for method in ("igniter", "nexus"):
+            assert f"error: {where}method {method} cannot plan" in told.err
 
 
 def test_the_figures_of_a_family_are_one_command(capsys, tmp_path, monkeypatch):

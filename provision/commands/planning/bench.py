@@ -69,6 +69,8 @@ class Bench(Writing):
             several = list(dict.fromkeys([*METHODS.get(family, ()), self.method]))
             with telling(f"drawing {family}") as report:
                 table = compare(FAMILIES[family], several, [self.seed], self.time_limit_s, report=report)
+            if table.missing:
+                return interrupted()
             table.draw(picture, self.force)
             print(f"picture written to {picture}", file=sys.stderr)
         worse = [row["instance"] for row in rows if row["best_known"] is not None and row["status"] != NOT_APPLICABLE

@@ -79,10 +79,12 @@ class Compare(Writing):
         for row in given + rows:
             row["gap"] = relative_gap(row.get("objective"), best) if row.get("verified") else row.get("gap")
         columns = COLUMNS if self.simulate_s is None else (*COLUMNS, *REPLAYED)
-        self.answer(given + rows, _told(given + rows, columns, best))
         runs = tuple({"instance": instance.name, "seed": self.seed} | row for row in rows)
-        self._write(ComparisonTable(runs, {instance.name: unit}))
-        return 0 if len(rows) == len(names) else interrupted()
+        table = ComparisonTable(runs, {instance.name: unit}, len(names) - len(rows))
+        if not given:
+            _check_planned(table)
+        self.answer(given + rows, _told(given + rows, columns, best))
+        return self._written(table)
 
     def _means(self, instances: Sequence[Instance]) -> int:
         """Compare on several instances or seeds: print means with confidence intervals; returns the exit code."""
@@ -91,16 +93,31 @@ class Compare(Writing):
         seeds = range(self.seed, self.seed + self.seeds)
         with telling("comparing") as report:
             table = compare(instances, self.names, seeds, self.time_limit_s, self.simulate_s, self.arrival_cv, report)
-        parts = aligned(table.rows), table.overall if len(instances) > 1 else []
+        _check_planned(table)
+        overall = [row | {"instances": f"{row['instances']} of {len(instances)}"} for row in table.overall]
+        parts = aligned(table.rows), overall if len(instances) > 1 else []
+        remarks = [line for name in table.units for line in _remarks(
+            [run for run in table.runs if run["instance"] == name], name, f" on {name}")]
         self.answer({"runs": table.runs, "means": table.rows, "overall": table.overall},
-                    [*(rows_of(rows, None, rounded) for rows in parts if rows), *_refused(table.refused)])
-        self._write(table)
-        return 0
+                    [*(rows_of(rows, None, rounded) for rows in parts if rows), *dict.fromkeys(remarks)])
+        if table.missing:
+            print(f"stopped: {len(table.runs)} of {len(table.runs) + table.missing} done", file=sys.stderr)
+        return self._written(table)
 
-    def _write(self, table: ComparisonTable) -> None:
-        if self.out:
+    def _written(self, table: ComparisonTable) -> int:
+        """Write the means, if there are any and a file is named; returns the exit code."""
+        if self.out and table.rows:
             table.write(self.out, self.force)
             print(f"written to {self.out}", file=sys.stderr)
+        return interrupted() if table.missing else 0
+
+
+def _check_planned(table: ComparisonTable) -> None:
+    """Raise InputError with all reasons if no method can plan any instance."""
+    if table.refused == table.methods and not table.missing:
+        several = len(table.units) > 1
+        raise InputError(*dict.fromkeys(
+            f"{run['instance']}: {run['reason']}" if several else run["reason"] for run in table.runs))
 
 
 def _told(rows: Sequence[TableRow], columns: Sequence[str], bound: float | None) -> Iterator[str | Rows]:
@@ -110,18 +127,20 @@ def _told(rows: Sequence[TableRow], columns: Sequence[str], bound: float | None)
         yield Rows(columns, [[cell(row, column) for column in columns] for row in tried])
     if bound is not None and len(tried) > 1:
         yield f"gap: of every plan to {rounded(bound):g}, the best bound that any of these methods proves"
-    refused = [row for row in rows if row["status"] == NOT_APPLICABLE]
-    for row in [*tried, *(refused if len(refused) == 1 else ())]:
-        if row["reason"]:
-            yield f"{row['method']}: {row['reason']}"
-    yield from _refused([row["method"] for row in refused] if len(refused) > 1 else [])
+    yield from _remarks(rows, "this")
 
 
-def _refused(names: Sequence[str]) -> list[str]:
-    """One line on all methods that cannot plan the instance; none if there are none."""
-    listed = ", ".join(names)
-    return [f"{len(names)} methods cannot plan this: {listed} (--json says why; provision methods, what each can do)"
-            ] if names else []
+def _remarks(rows: Sequence[TableRow], instance: str, where: str = "") -> Iterator[str]:
+    """Yield the remarks of the methods on an instance, and one line on the methods that cannot plan it if there are
+    several.
+    """
+    refused = dict.fromkeys(row["method"] for row in rows if row["status"] == NOT_APPLICABLE)
+    for row in rows:
+        if row["reason"] and (row["method"] not in refused or len(refused) == 1):
+            yield f"{row['method']}{where}: {row['reason']}"
+    if len(refused) > 1:
+        yield (f"{len(refused)} methods cannot plan {instance}: {', '.join(refused)} "
+               "(--json says why; provision methods, what each can do)")
 
 
 def cell(row: TableRow, column: str) -> Any:
