@@ -4,7 +4,7 @@ import os
 
 from pydantic import BaseModel
 
-from provision.instances.files.files import FilePath, dump, load, validate, write_text
+from provision.instances.files.files import FilePath, dump, load, path_of, validate, write_text
 from provision.instances.files.instance_file import read_instance_file, refuse_other_kinds, shipped, shipped_instances
 from provision.instances.files.tables import is_table, read_plan_table, write_plan_table
 from provision.instances.generators.families import PATTERNS, generated
@@ -18,17 +18,19 @@ DEPLOYMENT = ".csv"
 SUFFIXES = (".yaml", ".yml", ".json")
 
 
-def read(name_or_path: FilePath) -> Instance:
+def read(name_or_path: Instance | FilePath) -> Instance:
     """Read an instance: a shipped or generated instance by its name, or a file by its path.
 
-    A file takes precedence over a shipped instance of the same name.
+    A file takes precedence over a shipped instance of the same name. An Instance is returned as it is.
 
     Raises
     ------
     InputError
         If the instance does not exist or cannot be used.
     """
-    name = os.fspath(name_or_path)
+    if isinstance(name_or_path, Instance):
+        return name_or_path
+    name = path_of(name_or_path, "instance: should be an Instance, a shipped name")
     if name in shipped_instances() and not os.path.isfile(name):
         return shipped(name)
     if os.path.exists(name):
@@ -48,23 +50,25 @@ def _beside(path: str) -> list[str]:
     return [os.path.join(folder, one) for one in there if one.endswith(SUFFIXES)]
 
 
-def read_plan(path: FilePath, instance: Instance | None = None) -> Plan:
-    """Read a plan from a file.
+def read_plan(path: Plan | FilePath, instance: Instance | FilePath | None = None) -> Plan:
+    """Read a plan from a file. A Plan is returned as it is.
 
     Parameters
     ----------
     path
         The file of a plan; with ``instance`` also a deployment map of ParvaGPU (``.csv``), which becomes a plan for it.
     instance
-        The instance of the plan; None if unknown.
+        The instance of the plan, as for ``read``; None if unknown.
 
     Raises
     ------
     InputError
         If the file does not exist or cannot be used.
     """
-    if os.fspath(path).endswith(DEPLOYMENT) and instance is not None:
-        return import_deployment(path, instance)
+    if isinstance(path, Plan):
+        return path
+    if path_of(path, "plan: should be a Plan").endswith(DEPLOYMENT) and instance is not None:
+        return import_deployment(path, read(instance))
     if is_table(path):
         return read_plan_table(path)
     content = load(path)
@@ -78,8 +82,10 @@ def write(record: BaseModel, path: FilePath, force: bool = False) -> None:
     Raises
     ------
     InputError
-        If the file exists and ``force`` is not set, or if it cannot be written.
+        If the file exists and ``force`` is not set, if it cannot be written, or if there is no record to write.
     """
+    if not isinstance(record, BaseModel):
+        raise InputError(f"record: should be an Instance or a Plan, not {type(record).__name__}")
     if is_table(path) and isinstance(record, Plan):
         write_plan_table(record, path, force)
         return

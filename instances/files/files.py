@@ -21,6 +21,13 @@ FilePath = str | os.PathLike[str]
 T = TypeVar("T")
 
 
+def path_of(given: object, expected: str) -> str:
+    """A path as text. Raises InputError if something else is given; the message says what is expected."""
+    if isinstance(given, str | os.PathLike):
+        return os.fspath(given)
+    raise InputError(f"{expected} or a path, not {type(given).__name__}")
+
+
 def load(path: FilePath, rows: bool = False) -> Any:
     """Return the content of a YAML file, or of a JSON file if its suffix is ``.json``, as plain objects: a mapping, or
     with ``rows`` a list. Raises InputError if the file is missing, unreadable, too large, or not well-formed.

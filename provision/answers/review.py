@@ -13,6 +13,8 @@ from provision.answers.explain import limits_of
 from provision.answers.margins import margins_of
 from provision.draw.verdict import money, sentence, slos_of
 from provision.draw.words import number, plural
+from provision.instances.files.files import FilePath
+from provision.instances.read import read, read_plan
 from provision.models.base.clock import Deadline
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
@@ -178,19 +180,19 @@ class Review:
             "slos": self.rows(), "limits": [one._asdict() for one in self.limits]}
 
 
-def review(base: Instance, instance: Instance, before: Plan | None = None, after: Plan | None = None,
-           max_cost_increase: float | None = None, min_headroom: float | None = None,
-           max_disturbance: int | None = None, time_limit_s: float = 60.0) -> Review:
+def review(base: Instance | FilePath, instance: Instance | FilePath, before: Plan | FilePath | None = None,
+           after: Plan | FilePath | None = None, max_cost_increase: float | None = None,
+           min_headroom: float | None = None, max_disturbance: int | None = None, time_limit_s: float = 60.0) -> Review:
     """Review a change of an instance.
 
     Parameters
     ----------
     base, instance
-        The instance before and after the change.
+        The Instance before and after the change, its shipped name or its path.
     before
-        The plan that runs; None to plan ``base`` first.
+        The Plan that runs, or its path; None to plan ``base`` first.
     after
-        The plan that comes with the change; None for one that moves little from the plan that runs.
+        The Plan that comes with the change, or its path; None for one that moves little from the plan that runs.
     max_cost_increase
         The most by which the cost may grow, as a fraction; without prices the number of GPUs counts as the cost.
     min_headroom
@@ -210,6 +212,9 @@ def review(base: Instance, instance: Instance, before: Plan | None = None, after
                         ("max_disturbance", max_disturbance)):
         if asked is not None and not 0 <= asked < math.inf:
             raise InputError(f"{name} {asked}: should be 0 or more")
+    base, instance = read(base), read(instance)
+    before = None if before is None else read_plan(before, base)
+    after = None if after is None else read_plan(after, instance)
     part_s, end = time_limit_s * PART, Deadline(time_limit_s)
     first = solve(base, time_limit_s=part_s) if before is None else _judged(base, before, None, part_s)
     if first.plan is None:

@@ -9,14 +9,15 @@ from provision.applier.outcome import RunOutcome
 from provision.applier.steps import Step
 from provision.applier.target import Commands, check_plan, refuse_stale
 from provision.instances.files.files import FilePath
+from provision.instances.read import read, read_plan
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.verification.verify import refuse_unsound
 
 
 def apply(
-    instance: Instance, plan: Plan, state: FilePath | None = None, gpus: Sequence[str] | None = None,
-    server: str | None = None, permissions: Permissions | None = None,
+    instance: Instance | FilePath, plan: Plan | FilePath, state: FilePath | None = None,
+    gpus: Sequence[str] | None = None, server: str | None = None, permissions: Permissions | None = None,
     confirm: Callable[[Observed, Sequence[Step]], bool] | None = None, report: Callable[[Step], None] | None = None,
     wait: bool = False, force: bool = False,
 ) -> RunOutcome:
@@ -25,9 +26,9 @@ def apply(
     Parameters
     ----------
     instance
-        The Instance that the plan is for.
+        The Instance that the plan is for, its shipped name or its path.
     plan
-        The Plan.
+        The Plan, or its path.
     state
         The state directory; by default the user's own.
     gpus
@@ -56,6 +57,7 @@ def apply(
         If nothing was done, because the plan is stale, has violations or does not fit, or because the GPUs cannot be
         used.
     """
+    instance, plan = read(instance), read_plan(plan, instance)
     check_plan(plan)
     refuse_stale(instance, plan, force)
     refuse_unsound(instance, plan)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC
-from os import PathLike
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from provision.buying.market import Market
 from provision.buying.purchase import Account, End, Grown, Purchase
 from provision.buying.search import Found, Searching
 from provision.instances.files.demand import read_demand
-from provision.instances.files.files import refused
+from provision.instances.files.files import FilePath, refused
 from provision.instances.read import read
 from provision.models.base.arrays import Floats
 from provision.models.base.clock import Deadline, Stopwatch
@@ -31,7 +30,7 @@ MAIN, GROWN, LATER = 0.55, 0.25, 0.15
 GAP = 0.001
 
 
-def buy(instance: Instance | str | PathLike[str], time_limit_s: float = 120.0, gap: float = GAP,
+def buy(instance: Instance | FilePath, time_limit_s: float = 120.0, gap: float = GAP,
         growth: Sequence[float] = GROWTH, few_changes: bool = False, seed: int = 0,
         tell: Callable[[float | None, float], None] = lambda cost, bound: None) -> Purchase:
     """Choose commitments for all periods, and a plan for each, at least total cost.
@@ -39,7 +38,7 @@ def buy(instance: Instance | str | PathLike[str], time_limit_s: float = 120.0, g
     Parameters
     ----------
     instance
-        An Instance with ``buying``, the name of a shipped one, or a path.
+        An Instance with ``buying``, its shipped name or its path.
     time_limit_s
         Seconds for everything.
     gap
@@ -64,7 +63,7 @@ def buy(instance: Instance | str | PathLike[str], time_limit_s: float = 120.0, g
         If the instance states no demand over time or no prices, or the time limit or a percentage is out of range.
     """
     watch = Stopwatch()
-    instance = instance if isinstance(instance, Instance) else read(instance)
+    instance = read(instance)
     check_time_limit(time_limit_s)
     if not 0 <= gap < 1:
         raise InputError(f"gap {gap!r}: should be a fraction from 0 to below 1")
@@ -104,7 +103,7 @@ def buy(instance: Instance | str | PathLike[str], time_limit_s: float = 120.0, g
         plans=tuple(plans))
 
 
-def with_demand(instance: Instance, path: str | PathLike[str], zone: str | None = None) -> Instance:
+def with_demand(instance: Instance, path: FilePath, zone: str | None = None) -> Instance:
     """The instance with the demand of a CSV file, as ``read_demand`` reads it, in place of its own.
 
     Parameters

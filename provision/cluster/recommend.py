@@ -11,8 +11,9 @@ from typing import Any
 
 from pydantic import Field
 
-from provision.cluster.state import Provenance, Question, State, StateGpu
+from provision.cluster.state import Provenance, Question, State, StateGpu, read_state
 from provision.cluster.steps import Order, Place, Unit, ordered
+from provision.instances.files.files import FilePath
 from provision.models.base.clock import Deadline
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Flag, Name, NonNegative, Record, Text
@@ -90,14 +91,14 @@ class Recommendation(Record):
     notes: tuple[Text, ...]
 
 
-def recommend(state: State, max_moves: int | None = None, keep: Sequence[str] = (),
+def recommend(state: State | FilePath, max_moves: int | None = None, keep: Sequence[str] = (),
               time_limit_s: float = 60.0) -> Recommendation:
     """Recommend the cheapest plan for what runs, and the way to it.
 
     Parameters
     ----------
     state
-        The state of a cluster or machine.
+        The State of a cluster or machine, or its path.
     max_moves
         The most slices destroyed and replicas started together; None for any number.
     keep
@@ -110,6 +111,7 @@ def recommend(state: State, max_moves: int | None = None, keep: Sequence[str] = 
     InputError
         If an option is out of range, everything stays, or no plan on the cluster's GPUs keeps all SLOs.
     """
+    state = read_state(state)
     if max_moves is not None and max_moves < 0:
         raise InputError(f"max_moves {max_moves}: should be 0 or more")
     state.refuse_unknown(keep)

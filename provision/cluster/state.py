@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from provision.instances.files.files import FilePath, load, validate
+from provision.instances.files.files import FilePath, load, path_of, validate
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Flag, Name, NonNegative, Positive, Record, Text
 from provision.models.base.spelling import one_of
@@ -155,15 +155,17 @@ class State(Record):
         return None if None in prices else sum(price for price in prices if price is not None)
 
 
-def read_state(path: FilePath) -> State:
-    """Read a state from a file.
+def read_state(path: State | FilePath) -> State:
+    """Read a state from a file. A State is returned as it is.
 
     Raises
     ------
     InputError
         If the file does not exist, is no state, or is one of an unknown version.
     """
-    content = load(path)
+    if isinstance(path, State):
+        return path
+    content = load(path_of(path, "state: should be a State"))
     if not isinstance(content, dict) or content.get("kind") != KIND:
         raise InputError(f"{path}: is no state of a cluster; make one with provision import kubernetes or import gpus")
     if content.get("version") != 1:

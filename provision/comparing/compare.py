@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
-from os import PathLike
 
 from provision.comparing.table import ComparisonTable
+from provision.instances.files.files import FilePath
 from provision.instances.read import read
 from provision.models.base.errors import InputError, MethodError, UnsupportedError
 from provision.models.base.known import known
@@ -111,7 +111,7 @@ class Comparison:
 
 Named = Mapping[str, str | Method | Function]
 Given = str | Method | Function
-Several = Instance | str | PathLike[str] | Iterable[Instance | str | PathLike[str]]
+Several = Instance | FilePath | Iterable[Instance | FilePath]
 
 
 def compare(instances: Several, methods: str | Given | Sequence[Given] | Named = "all", seeds: Iterable[int] = (0,),
@@ -122,7 +122,7 @@ def compare(instances: Several, methods: str | Given | Sequence[Given] | Named =
     Parameters
     ----------
     instances
-        One or several instances, names of shipped instances, or paths.
+        One or several instances, their shipped names or their paths.
     methods
         ``"all"``; or one or several names of methods, ``Method`` objects, or the user's own functions that take an
         instance and a ``Search`` and return an ``Outcome``. A mapping gives each method a name.
@@ -149,7 +149,7 @@ def compare(instances: Several, methods: str | Given | Sequence[Given] | Named =
     KeyboardInterrupt
         After Ctrl-C, if no run is done.
     """
-    found = [one if isinstance(one, Instance) else read(one) for one in _several(instances)]
+    found = [read(one) for one in _several(instances)]
     named, numbers = _named(methods), [int(seed) for seed in seeds]
     for what, there in (("instances", found), ("methods", named), ("seeds", numbers)):
         if not there:
@@ -168,7 +168,7 @@ def compare(instances: Several, methods: str | Given | Sequence[Given] | Named =
     return ComparisonTable(tuple(runs), {one.name: objective_of(one).unit for one in found}, len(asked) - len(runs))
 
 
-def _several(instances: Several) -> Iterable[Instance | str | PathLike[str]]:
+def _several(instances: Several) -> Iterable[Instance | FilePath]:
     if isinstance(instances, Instance | str) or not isinstance(instances, Iterable):
         return [instances]
     return instances

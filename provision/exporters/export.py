@@ -6,6 +6,7 @@ from pathlib import Path
 from provision.draw.words import plural
 from provision.exporters.common import Exported
 from provision.instances.files.files import FilePath, check_writable, write_text
+from provision.instances.read import read, read_plan
 from provision.models.base.errors import InputError
 from provision.models.base.register import Register
 from provision.models.plans.plan import Plan
@@ -18,20 +19,20 @@ TARGETS: Register[Exporter] = Register("provision.exporters")
 """The exporters by target. Other packages add theirs as entry points."""
 
 
-def export(plan: Plan, to: str, folder: FilePath, instance: Instance, force: bool = False,
+def export(plan: Plan | FilePath, to: str, folder: FilePath, instance: Instance | FilePath, force: bool = False,
            gpus_per_node: int = 8) -> tuple[str, ...]:
     """Write a plan for another tool.
 
     Parameters
     ----------
     plan
-        The Plan.
+        The Plan, or its path.
     to
         One of TARGETS.
     folder
         The folder for the files. It must be new or empty or, with ``force``, have only files of an earlier export.
     instance
-        The Instance that the plan is for.
+        The Instance that the plan is for, its shipped name or its path.
     force
         Whether files may be overwritten.
     gpus_per_node
@@ -48,7 +49,7 @@ def export(plan: Plan, to: str, folder: FilePath, instance: Instance, force: boo
         If the plan has violations, if the target cannot express it, or if the folder cannot be used. Nothing is then
         written.
     """
-    files = render(plan, to, instance, gpus_per_node)
+    files = render(read_plan(plan, instance), to, read(instance), gpus_per_node)
     _check_folder(Path(folder), files, force)
     for name, text in files.items():
         write_text(Path(folder) / name, text, force)

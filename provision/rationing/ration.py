@@ -10,13 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from os import PathLike
 from typing import Any
 
 from provision.formulations.master.rationing import Level, Rationing, floor_of
 from provision.formulations.search.feasibility import unservable
 from provision.formulations.search.segments import best_segments
-from provision.instances.files.files import refused
+from provision.instances.files.files import FilePath, refused
 from provision.instances.read import read
 from provision.models.base.clock import Deadline
 from provision.models.base.errors import InputError
@@ -90,15 +89,14 @@ class Ration:
         }
 
 
-def ration(instance: Instance | str | PathLike[str], budget_per_hour: float | None = None, time_limit_s: float = 60.0,
+def ration(instance: Instance | FilePath, budget_per_hour: float | None = None, time_limit_s: float = 60.0,
            seed: int = 0, tell: Callable[[str], None] = lambda text: None) -> Ration:
     """Serve the most weighted traffic on a limited fleet or within a budget, the highest ``priority`` first.
 
     Parameters
     ----------
     instance
-        An Instance, the name of a shipped instance, or a path, as for ``provision.read``. Its workloads have
-        ``priority``, ``weight`` and ``floor``.
+        An Instance, its shipped name or its path. Its workloads have ``priority``, ``weight`` and ``floor``.
     budget_per_hour
         The most that all GPUs may cost per hour, committed ones included; None for no limit beyond the fleet's counts.
     time_limit_s
@@ -116,11 +114,9 @@ def ration(instance: Instance | str | PathLike[str], budget_per_hour: float | No
     MethodError
         If a method fails.
     """
-    if isinstance(instance, (str, PathLike)):
-        instance = read(instance)
     check_time_limit(time_limit_s)
     end = Deadline(time_limit_s)
-    rationing = _Rationing(instance, budget_per_hour, seed, end)
+    rationing = _Rationing(read(instance), budget_per_hour, seed, end)
     tell("serving level after level")
     rationing.serve(PROGRAM * time_limit_s)
     tell("planning what is served")

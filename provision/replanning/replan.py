@@ -7,6 +7,8 @@ from typing import Any
 from provision.formulations.replanning.program import ALLOWED, Replanned, replan_counts
 from provision.heuristics.inss import inss
 from provision.heuristics.parvagpu import changes
+from provision.instances.files.files import FilePath
+from provision.instances.read import read, read_plan
 from provision.models.base.clock import Deadline, Stopwatch, end_if_asked
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.known import known
@@ -76,17 +78,17 @@ class Replan:
         }
 
 
-def replan(instance: Instance, plan: Plan, change_cost: float | None = None, allow: str = "slices",
-           time_limit_s: float = 60.0, gap: float = 1e-6, others: Sequence[Plan] = (), method: str = METHODS[0],
-           kept: KeptColumns | None = None) -> Replan:
+def replan(instance: Instance | FilePath, plan: Plan | FilePath, change_cost: float | None = None,
+           allow: str = "slices", time_limit_s: float = 60.0, gap: float = 1e-6, others: Sequence[Plan | FilePath] = (),
+           method: str = METHODS[0], kept: KeptColumns | None = None) -> Replan:
     """Replan, by an integer program if all patterns of slices can be listed, otherwise around GPUs that are kept.
 
     Parameters
     ----------
     instance
-        The instance with the new demand.
+        The Instance with the new demand, its shipped name or its path.
     plan
-        The plan that runs.
+        The Plan that runs, or its path.
     change_cost
         The cost of each destroyed slice and of each started replica, in units of the objective; None for CHANGE_COST
         times the price of the cheapest GPU.
@@ -115,6 +117,8 @@ def replan(instance: Instance, plan: Plan, change_cost: float | None = None, all
         If the objective is max_throughput and the method ``auto``, or a procedure does not fit the instance or plan.
     """
     watch = Stopwatch()
+    instance, plan = read(instance), read_plan(plan, instance)
+    further = [read_plan(one, instance) for one in others]
     if allow not in ALLOWED:
         raise InputError(f"allow {allow!r}: use one of {', '.join(ALLOWED)}")
     if method not in METHODS:
@@ -129,9 +133,9 @@ def replan(instance: Instance, plan: Plan, change_cost: float | None = None, all
             return Replan("unknown", None, None, None, None, None, None, None, watch.elapsed_s, reason)
         return judged(instance, plan, changed, "feasible", None, change_cost, watch)
     if needs(instance) & BEYOND or (instance.power and instance.power.limit_w):
-        found = replan_around(instance, plan, change_cost, allow, time_limit_s, others, kept)
+        found = replan_around(instance, plan, change_cost, allow, time_limit_s, further, kept)
     elif needs(instance) & SHARING:
-        found = _either(instance, plan, change_cost, allow, time_limit_s, gap, others, kept)
+        found = _either(instance, plan, change_cost, allow, time_limit_s, gap, further, kept)
     else:
         found = replan_counts(instance, plan, change_cost, allow, lambda one: verify(instance, one).ok, time_limit_s,
                               gap)

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from provision.instances.files.files import refused
+from provision.instances.files.files import FilePath, refused
+from provision.instances.read import read, read_plan
 from provision.models.base.arrays import Ints
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan
@@ -21,7 +22,8 @@ MOST_REQUESTS = 5e7
 """The most requests of a simulation. More hardly fit the memory."""
 
 
-def simulate(instance: Instance, plan: Plan, seconds: float = 60.0, seed: int = 0, **options: Any) -> SimulationReport:
+def simulate(instance: Instance | FilePath, plan: Plan | FilePath, seconds: float = 60.0, seed: int = 0,
+             **options: Any) -> SimulationReport:
     """Replay a plan by discrete events.
 
     The requests of every workload arrive at its stated rate, by the instance's arrival process. They are routed to its
@@ -35,9 +37,9 @@ def simulate(instance: Instance, plan: Plan, seconds: float = 60.0, seed: int = 
     Parameters
     ----------
     instance
-        The Instance.
+        An Instance, its shipped name or its path.
     plan
-        The Plan, from any source. It need not be valid.
+        A Plan, from any source, or its path. It need not be valid.
     seconds, seed, options
         The fields of SimulationSettings.
 
@@ -50,6 +52,7 @@ def simulate(instance: Instance, plan: Plan, seconds: float = 60.0, seed: int = 
     InputError
         If an option is out of range, a trace cannot be used, or no performance data describes a replica.
     """
+    instance, plan = read(instance), read_plan(plan, instance)
     settings = checked(seconds=seconds, seed=seed, **options)
     trace, left_out = None, 0
     if settings.trace:

@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
-from os import PathLike
 from typing import Any, TypeVar
 
-from provision.instances.read import read
+from provision.instances.files.files import FilePath
+from provision.instances.read import read, read_plan
 from provision.models.base.clock import Deadline, Stop, Stopwatch
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.tolerances import TOLERANCE
@@ -57,12 +57,12 @@ LEAST_PART, LEAST_S = 0.5, 0.5
 
 
 def solve(
-    instance: Instance | str | PathLike[str],
+    instance: Instance | FilePath,
     method: str | Method | Callable[[Instance, Search], Outcome] = "auto",
     time_limit_s: float = 60.0,
     seed: int = 0,
     report: Callable[[Incumbent], None] | None = None,
-    start: Plan | None = None,
+    start: Plan | FilePath | None = None,
     replay: bool | None = None,
     started: float | None = None,
     tell: Callable[[str], None] = lambda text: None,
@@ -77,7 +77,7 @@ def solve(
     Parameters
     ----------
     instance
-        An Instance, the name of a shipped instance, or a path, as for ``provision.read``.
+        An Instance, its shipped name or its path.
     method
         Name of a method (see ``provision.methods()``), a Method, or any function that takes an Instance and a
         ``Search`` and returns an ``Outcome``.
@@ -89,7 +89,7 @@ def solve(
         Called with an Incumbent whenever a plan or bound improves. If it raises an exception, the search ends with its
         best plan, and the notes of the result name the exception; without a plan it is raised again.
     start
-        A plan to begin with, possibly of a similar instance. It is used if it is valid for this instance.
+        A Plan to begin with, or its path, possibly of a similar instance. It is used if it is valid for this instance.
     replay
         Whether to replay the plan under the instance's traffic; by default if the latency rule is for random arrivals.
         A part of the time limit is reserved for replays. Under such a rule ``auto`` also reserves time to repair
@@ -130,8 +130,8 @@ def solve(
         If the verifier rejects a plan that the method claims to be feasible, or if the plan beats the method's bound.
     """
     watch = Stopwatch(started)
-    if isinstance(instance, (str, PathLike)):
-        instance = read(instance)
+    instance = read(instance)
+    first = None if start is None else read_plan(start, instance)
     chosen = _chosen(method)
     check_time_limit(time_limit_s)
     if seed < 0:
@@ -145,7 +145,7 @@ def solve(
     chosen.check(instance)
     refuse_unequal_rates(instance)
     settings = dict(chosen.parameters) | parameters
-    begin = start or (kept.plan_for(instance) if kept is not None else None)
+    begin = first or (kept.plan_for(instance) if kept is not None else None)
     replay = instance.random_arrivals if replay is None else replay
     task = Task(instance, chosen, settings, time_limit_s, seed, begin, replay, watch, gap, kept, executor)
     with stoppable(*SIGNALS[:1 + strict]) as stop:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
+from provision.instances.files.files import FilePath
+from provision.instances.read import read
 from provision.models.base.clock import present_stop
 from provision.models.base.errors import InputError, MethodError
 from provision.models.plans.result import Result
@@ -156,15 +158,15 @@ def row(result: Result) -> TableRow:
     return {column: summary[column] for column in COLUMNS}
 
 
-def what_if(instance: Instance, vary: Mapping[str, Sequence[float | str] | str], one_at_a_time: bool = False,
-            workers: int | None = None, dask: str | None = None, method: str = "auto", time_limit_s: float = 60.0,
-            seed: int = 0) -> Rows:
+def what_if(instance: Instance | FilePath, vary: Mapping[str, Sequence[float | str] | str],
+            one_at_a_time: bool = False, workers: int | None = None, dask: str | None = None, method: str = "auto",
+            time_limit_s: float = 60.0, seed: int = 0) -> Rows:
     """Solve variations of an instance; returns a row for each.
 
     Parameters
     ----------
     instance
-        The instance to vary.
+        The Instance to vary, its shipped name or its path.
     vary
         The values by name of the parameter (see ``provision.sweeps.parameters``): ``{"rate": [0.8, 1.0, 1.2]}`` or
         ``{"rate": "0.8:1.2:0.2", "price.t4": "0.4,0.5"}``.
@@ -191,4 +193,4 @@ def what_if(instance: Instance, vary: Mapping[str, Sequence[float | str] | str],
     settings = {"method": method, "time_limit_s": time_limit_s, "seed": seed}
     points = points_of(made(vary, one_at_a_time))
     with executor_of(workers, dask) as executor:
-        return Rows(run(instance, points, settings, executor=executor))
+        return Rows(run(read(instance), points, settings, executor=executor))

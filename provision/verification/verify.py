@@ -9,6 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+from provision.instances.files.files import FilePath
+from provision.instances.read import read, read_plan
 from provision.models.base.collection import uncollected
 from provision.models.base.errors import InputError
 from provision.models.base.tolerances import TOLERANCE
@@ -31,15 +33,15 @@ PREDICTED = set(ReplicaPrediction.model_fields)
 
 
 @uncollected()
-def verify(instance: Instance, plan: Plan) -> Report:
+def verify(instance: Instance | FilePath, plan: Plan | FilePath) -> Report:
     """Check a plan against an instance.
 
     Parameters
     ----------
     instance
-        The Instance.
+        An Instance, its shipped name or its path.
     plan
-        The Plan, from any source.
+        A Plan, from any source, or its path.
 
     Returns
     -------
@@ -49,8 +51,9 @@ def verify(instance: Instance, plan: Plan) -> Report:
     Raises
     ------
     InputError
-        If the workloads of a workflow have different rates.
+        If the workloads of a workflow have different rates, or the instance or plan cannot be read.
     """
+    instance, plan = read(instance), read_plan(plan, instance)
     refuse_unequal_rates(instance)
     return _Verifier(as_deployed(instance, plan), plan).report()
 

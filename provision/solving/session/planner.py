@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from os import PathLike
 from typing import Any
 
 from provision.instances.files.demand import at_rates
-from provision.instances.files.files import validate
+from provision.instances.files.files import FilePath, validate
 from provision.instances.read import read
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
@@ -35,7 +34,7 @@ class Planner:
     Parameters
     ----------
     instance
-        The Instance, or the name of a shipped one or a path, as for ``provision.read``.
+        An Instance, its shipped name or its path.
     method
         The method of all solves; ``auto`` and ``master`` use what is kept.
     seed
@@ -49,9 +48,8 @@ class Planner:
         The Instance as it is now. It may be replaced by any other one.
     """
 
-    def __init__(self, instance: Instance | str | PathLike[str], method: str = "auto", seed: int = 0,
-                 **parameters: Any) -> None:
-        self.instance = instance if isinstance(instance, Instance) else read(instance)
+    def __init__(self, instance: Instance | FilePath, method: str = "auto", seed: int = 0, **parameters: Any) -> None:
+        self.instance = read(instance)
         self.method, self.seed, self.parameters = method, seed, parameters
         self._kept = KeptColumns()
 
