@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pydantic import Field
@@ -87,6 +87,11 @@ class PlannedGpu(Record):
             if left or not piece.replicas
         )})
 
+    def with_rates(self, factor: Mapping[str, float]) -> PlannedGpu:
+        """The GPU with the rates of its replicas multiplied by factors, by workload; others keep their rates."""
+        return self.with_replicas(
+            lambda one: one.model_copy(update={"rate_rps": one.rate_rps * factor.get(one.workload, 1.0)}))
+
 
 class Plan(Shown, Record):
     """A plan: its GPUs. ``digest`` is the digest of the instance for which the plan was made, empty if unknown."""
@@ -117,6 +122,10 @@ class Plan(Shown, Record):
         return self.model_copy(update={"gpus": tuple(
             new for new, gpu in zip(changed, self.gpus, strict=True) if new.replicas or not gpu.replicas
         )})
+
+    def with_rates(self, factor: Mapping[str, float]) -> Plan:
+        """The plan with the rates of its replicas multiplied by factors, by workload; others keep their rates."""
+        return self.model_copy(update={"gpus": tuple(gpu.with_rates(factor) for gpu in self.gpus)})
 
     def to_frame(self) -> DataFrame:
         """A pandas frame with a row per replica: its GPU, its slice, and its fields."""

@@ -273,4 +273,4 @@ def served(market: Market, plan: Plan, rates: Floats) -> Plan:
     carried, instance = carried_rps(plan.gpus), market.at(rates)
     factor = {one.name: instance.planned_rps(one) / carried[one.name] if carried[one.name] else 1.0
               for one in instance.workloads}
-    return plan.with_replicas(lambda one: one.model_copy(update={"rate_rps": one.rate_rps * factor[one.workload]}))
+    return plan.with_rates(factor)

@@ -155,7 +155,7 @@ class _Around:
         """The running GPUs with the rates of every workload scaled to its new rate."""
         running = carried_rps(self.before.gpus)
         factor = {name: self.planned_rps.get(name, 0.0) / rate for name, rate in running.items() if rate}
-        return [with_rates(gpu, factor) for gpu in self.before.gpus]
+        return [gpu.with_rates(factor) for gpu in self.before.gpus]
 
     def _most_factor(self, gpu: PlannedGpu) -> float:
         """The largest factor on a GPU's new rates at which all of its replicas keep their SLOs, by bisection; 0 if
@@ -178,18 +178,18 @@ class _Around:
         alone = tuple(_free(self.instance.workload[name], rate * factor) for name, rate in rates.items())
         policy = self.instance.policy.without_room().model_copy(update={"survive": None, "even_replicas": False})
         instance = self.instance.replace(workloads=alone, workflows=(), policy=policy, places=None)
-        plan = Plan(version=1, instance=instance.name, gpus=(with_rates(gpu, dict.fromkeys(rates, factor)),))
+        plan = Plan(version=1, instance=instance.name, gpus=(gpu.with_rates(dict.fromkeys(rates, factor)),))
         return verify(instance, plan).ok
 
     def _around(self, kept: Sequence[int]) -> Plan | None:
         """The plan that keeps these GPUs of the running plan and serves the rest of the demand with new replicas; None
         if there is none.
         """
-        gpus = [with_rates(self.scaled[at], dict.fromkeys(self.instance.workload, self.factor[at])) for at in kept]
+        gpus = [self.scaled[at].with_rates(dict.fromkeys(self.instance.workload, self.factor[at])) for at in kept]
         carried = carried_rps(gpus)
         rest = list(rest_of(self.instance, gpus))
         down = {name: min(1.0, self.planned_rps[name] / rate) for name, rate in carried.items() if rate}
-        gpus = [with_rates(gpu, down) for gpu in gpus]
+        gpus = [gpu.with_rates(down) for gpu in gpus]
         if self.allow != "batches":
             rest = [one for one in rest if not self._joins(gpus, one)]
         if rest:
@@ -248,7 +248,7 @@ def with_spares(instance: Instance, before: Plan, plan: Plan) -> Plan:
         )}) for new, gpu in enumerate(plan.gpus)]
         carried = carried_rps(gpus)
         down = {name: instance.planned_rps(instance.workload[name]) / carried[name] for name in names if carried[name]}
-        grown = plan.model_copy(update={"gpus": tuple(with_rates(gpu, down) for gpu in gpus)})
+        grown = plan.model_copy(update={"gpus": tuple(gpu.with_rates(down) for gpu in gpus)})
         report = verify(instance, grown)
         if report.ok:
             return grown
@@ -276,9 +276,3 @@ def _joined(gpu: PlannedGpu, workload: Workload, rate_rps: float) -> Iterator[Pl
             pieces = list(gpu.slices)
             pieces[position] = piece.model_copy(update={"replicas": (*piece.replicas, more)})
             yield gpu.model_copy(update={"slices": tuple(pieces)})
-
-
-def with_rates(gpu: PlannedGpu, factor: dict[str, float]) -> PlannedGpu:
-    """A GPU with the rates of its replicas multiplied by factors, by workload."""
-    return gpu.with_replicas(
-        lambda one: one.model_copy(update={"rate_rps": one.rate_rps * factor.get(one.workload, 1.0)}))

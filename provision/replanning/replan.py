@@ -20,7 +20,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
-from provision.replanning.around import replan_around, with_rates, with_spares
+from provision.replanning.around import replan_around, with_spares
 from provision.solving.memory import check_size
 from provision.solving.solve import check_time_limit, solve
 from provision.verification.capacity import capacity_rps
@@ -182,7 +182,7 @@ def _unmoved(instance: Instance, plan: Plan, new: Plan, change_cost: float) -> P
         return new
     grown = {one.name: instance.planned_rps(one) / carried[one.name] for one in instance.workloads if carried[one.name]}
     factors = {name: factor for name, factor in grown.items() if abs(factor - 1) > TOLERANCE}
-    same = instance.plan_of(plan.method, [with_rates(gpu, factors) for gpu in plan.gpus])
+    same = instance.plan_of(plan.method, plan.with_rates(factors).gpus)
     return same if verify(instance, same).ok else new
 
 

@@ -8,7 +8,7 @@ from functools import wraps
 from provision.formulations.values.classes import classes_of
 from provision.heuristics.core.greedy import without_sharing
 from provision.models.base.errors import UnsupportedError
-from provision.models.plans.plan import Plan, Replica
+from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.search import Outcome, Progress, Search
@@ -50,11 +50,7 @@ def _adopted(instance: Instance, other: Instance, plan: Plan) -> Plan | None:
     """
     part = {one.name: one.rate_rps / (higher.rate_rps or 1.0)
             for one, higher in zip(instance.workloads, other.workloads, strict=True)}
-
-    def served(one: Replica) -> Replica:
-        return one.model_copy(update={"rate_rps": one.rate_rps * part[one.workload]})
-
-    found = instance.adopted(plan.with_replicas(served))
+    found = instance.adopted(plan.with_rates(part))
     return found if verify(instance, found).ok else None
 
 
