@@ -119,20 +119,20 @@ def _ladder(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     rated, distinct = carries_rates(instance, search.within()), len(set(instance.workloads))
     slos = len({(one.models, one.slo_ms) for one in instance.workloads})
     many = not rated and distinct > MOST_PRICED and values.applies(instance)
+    pooled = many and (slos > WALKED or distinct > VAST)
     covered, mixes = many or (rated and not instance.policy.rule.random_arrivals), asked <= greedy.MIXED
     quick, whole = search.parameters.get("greedy") != "no", where_able(greedy.METHODS[0])
     if quick and not mixes:
         yield of_others(greedy.METHODS[0], isolated), SCHEDULE.isolated_s
-    if many and (slos > WALKED or distinct > VAST):
-        yield of_others(greedy.METHODS[0], similar), SCHEDULE.similar_s
-        yield _pooled, math.inf
-        return
     if quick and mixes:
         yield whole, math.inf
-    if not many or slos > DISTINCT:
+    if not pooled and (not many or slos > DISTINCT):
         yield master.merged_bound, math.inf
     if quick and not mixes:
         yield of_others(greedy.METHODS[0], similar), SCHEDULE.similar_s
+    if pooled:
+        yield _pooled, math.inf
+        return
     if quick and not covered:
         yield of_others(greedy.METHODS[0], narrower), math.inf
     if quick and not mixes:  # for most throughput, it searches as long as it may
