@@ -3,18 +3,17 @@ or prefill and decode in pools of their own; with the tokens per second that eac
 """
 
 from collections.abc import Iterator, Sequence
-from math import ceil
+from math import ceil, inf
 from typing import Any, NamedTuple
 
 from provision.draw.words import number
 from provision.models.base.clock import Deadline
+from provision.models.base.tolerances import SOLVER
 from provision.models.hardware.gpu import WHOLE, group_of
 from provision.models.performance.tokens.data import TokenModels
 from provision.models.problem.instance import Instance
 from provision.models.problem.prediction import engine_rps
 
-SLIGHT = 1e-6
-"""Costs that differ by less than this part are equal."""
 TOGETHER, APART = "aggregated", "disaggregated"
 FASTER = (1.0, 0.8, 0.6, 0.4, 0.25)
 """The parts of the limit per further token for which points of the Pareto front are sought, the limit itself first."""
@@ -94,8 +93,7 @@ def told(found: Sequence[Configuration], whole: bool, cost_per_hour: float | Non
         yield (f"  {rank}. {one.told}: {one.gpus} GPU{'s' * (one.gpus != 1)}{cost}; "
                f"{number(one.tokens_per_s_per_gpu)} tokens/s per GPU at {number(one.tokens_per_s_per_user)} per user")
     best = top(found)[0]
-    least = cost_per_hour and best.cost_per_hour
-    if cost_per_hour and least and best.pools == APART and least < cost_per_hour * (1 - SLIGHT):
+    if best.pools == APART and (best.cost_per_hour or inf) < (cost_per_hour or 0.0) * (1 - SOLVER):
         yield ("The first costs less than the plan above, whose bound is for aggregated servers only: --disaggregated "
                "plans prefill and decode apart.")
     yield f"Pareto front of tokens/s per user against tokens/s per GPU{'' if whole else ', as far as there was time'}:"
