@@ -31,7 +31,7 @@ MODULES = (
     "heuristics.inss.bda_gpulet",
     "heuristics.inss.inss",
     "heuristics.inferno.greedy",
-    "formulations.melange.melange",
+    "heuristics.melange.melange",
     "formulations.assignment.cpsat",
     "formulations.assignment.milp",
 )

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from token_instances import chat, instance
 
-from provision.formulations.melange.melange import plan
-from provision.formulations.melange.program import Pool, Service, allocate, buckets_of
 from provision.formulations.search.segments import best_segments
+from provision.heuristics.melange.melange import plan
+from provision.heuristics.melange.program import Pool, Service, allocate, buckets_of
 from provision.models.performance.tokens.lengths import RequestTokens
 from provision.models.problem.search import Search
 
