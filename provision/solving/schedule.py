@@ -33,6 +33,12 @@ class Schedule:
         Ruin and recreate from greedy's plan, where many workloads share GPUs under interference.
     pooled_s
         Plans and bounds of classes of workloads, if other steps follow.
+    distinct
+        With more pairs of models and SLO than this, a plan of classes of workloads comes before the master program,
+        whose first plan takes long.
+    walked, vast
+        With more pairs of models and SLO than ``walked``, or more different workloads than ``vast``, plans and bounds
+        of classes take the place of the master program.
     slack_s, slack_part
         The search for slack takes at most the fraction ``slack_part`` of the time that the plan took, but may always
         take ``slack_s``.
@@ -50,6 +56,9 @@ class Schedule:
     shared_s: float = 24.0
     walk_s: float = 0.4
     pooled_s: float = 30.0
+    distinct: int = 200
+    walked: int = 2000
+    vast: int = 20_000
     slack_s: float = 1.0
     slack_part: float = 0.1
 

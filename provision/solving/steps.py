@@ -1,18 +1,26 @@
 """Steps of ``auto`` made of other methods: one that may not be able to plan the instance, and one that plans other
 instances, whose plans are valid for it, too: with fewer GPU types, for example, or with similar workloads made equal.
+``Shape`` is what the order of the steps depends on.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import wraps
+from functools import cached_property, wraps
 
+from provision.formulations.master.solve import carries_rates
+from provision.formulations.pricing.rates import MOST_PRICED
 from provision.formulations.values.classes import classes_of
+from provision.heuristics.core import greedy
 from provision.heuristics.core.greedy import without_sharing
-from provision.models.base.errors import UnsupportedError
+from provision.heuristics.gpulets import ideal
+from provision.models.base.errors import InputError, UnsupportedError
 from provision.models.plans.plan import Plan
-from provision.models.problem.instance import Instance
+from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method, needs
-from provision.models.problem.search import Outcome, Progress, Search
-from provision.solving.schedule import SIMILAR
+from provision.models.problem.objective import objective_of
+from provision.models.problem.search import Incumbent, Outcome, Progress, Search
+from provision.solving import values
+from provision.solving.schedule import SCHEDULE, SIMILAR
+from provision.solving.session.mended import mended
 from provision.verification.verify import verify
 
 Step = Callable[[Instance, Search], Outcome]
@@ -95,3 +103,102 @@ def narrower(instance: Instance) -> Iterator[Instance]:
         known = {model for data in performance for model in data.models}
         if all(model in known for workload in instance.workloads for model in workload.models):
             yield instance.replace(fleet=fleet, performance=performance)
+
+
+def last_plan(instance: Instance, search: Search) -> Outcome:
+    """The last plan, mended so that it serves the present demand."""
+    plan = search.kept.plan_for(instance) if search.kept is not None else None
+    found = None if plan is None else mended(instance, plan, search)
+    return Outcome("unknown" if found is None else "feasible", "completed", found)
+
+
+def pooled(instance: Instance, search: Search) -> Outcome:
+    """The plan and bound of pooled workloads; greedy's answer if there is no such plan."""
+    found = values.solve(instance, search)
+    return found if found.plan is not None else where_able(greedy.METHODS[0])(instance, search)
+
+
+def wants_slack(instance: Instance, search: Search) -> bool:
+    """Whether to look for a plan with slack.
+
+    A plan of most throughput has no slack. With shared slices there is no search for slack either, because greedy,
+    which does it, does not share slices.
+    """
+    asked = search.parameters.get("slack", "yes")
+    if asked not in ("yes", "no"):
+        raise InputError(f"slack={asked}: should be yes or no")
+    return asked == "yes" and not needs(instance) & {"share_slices", "max_throughput"}
+
+
+def least_of(instance: Instance) -> float | None:
+    """The price of one GPU of the cheapest type, which every plan needs; None if no workload has requests, or if the
+    objective is the most throughput.
+    """
+    served = any(instance.planned_rps(one) > 0 for one in instance.workloads) and instance.objective != THROUGHPUT
+    return min(map(objective_of(instance).weight, instance.fleet)) if served else None
+
+
+def onward(progress: Progress, least: float | None, seconds: float) -> Search:
+    """The Search of a step: it begins with the best plan and bound so far, and reports only improvements. If the bound
+    is only the price of one GPU (``least``), the step begins without a bound.
+    """
+    instance, bound = progress.instance, None if progress.bound == least else progress.bound
+
+    def report(news: Incumbent) -> None:
+        better = objective_of(instance).better(news.objective, progress.value)
+        if news.plan is not None and better:
+            progress.plan = news.plan
+        if objective_of(instance).tighter(news.bound, progress.bound):
+            progress.bound = news.bound
+        value, plan = (news.objective, news.plan) if better else (progress.value, progress.plan)
+        progress.search.report(Incumbent(value, progress.bound, plan))
+
+    return progress.search.anew(time_limit_s=seconds, start=progress.plan, bound=bound, report=report)
+
+
+class Shape:
+    """What the order of the steps of ``auto`` depends on.
+
+    Attributes
+    ----------
+    throughput
+        Whether the objective is the most throughput.
+    turns
+        Whether replicas take turns as in gpu-lets, so that its published plan is valid.
+    mixes
+        Whether a linear program mixes isolated segments, which is quick; otherwise greedy fills slices.
+    distinct
+        Whether there are so many different SLOs that classes of workloads come before the master program.
+    """
+
+    def __init__(self, instance: Instance, search: Search) -> None:
+        self.instance, self.search, asked = instance, search, needs(instance)
+        self.slos = len({(one.models, one.slo_ms) for one in instance.workloads})
+        self.throughput, self.mixes = instance.objective == THROUGHPUT, asked <= greedy.MIXED
+        self.turns = "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features
+        self.distinct = self.slos > SCHEDULE.distinct
+
+    @cached_property
+    def rated(self) -> bool:
+        """Whether the master program prices patterns that carry rates. To find out, small patterns are listed."""
+        return carries_rates(self.instance, self.search.within())
+
+    @cached_property
+    def workloads(self) -> int:
+        """The number of different workloads."""
+        return len(set(self.instance.workloads))
+
+    @cached_property
+    def many(self) -> bool:
+        """Whether so many workloads share GPUs under interference that classes of them are planned and bounded."""
+        return not self.rated and self.workloads > MOST_PRICED and values.applies(self.instance)
+
+    @property
+    def pooled(self) -> bool:
+        """Whether there are too many workloads for the master program."""
+        return self.many and (self.slos > SCHEDULE.walked or self.workloads > SCHEDULE.vast)
+
+    @property
+    def covered(self) -> bool:
+        """Whether later steps cover narrower instances."""
+        return self.many or (self.rated and not self.instance.policy.rule.random_arrivals)
