@@ -15,15 +15,15 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from provision.formulations.bounds.type_counts import TypeCounts
+from provision.formulations.pricing.mps.pricing import NONE, PlaceValues, best_patterns, choices_of, value_at
 from provision.formulations.pricing.mps.rate_lists import small_patterns
 from provision.formulations.pricing.mps.rate_points import RatePoints, together_rps
 from provision.formulations.pricing.mps.rates import whole_gpu_patterns
 from provision.formulations.search.problem import Problem
 from provision.formulations.values.classes import WorkloadClass, classes_of
-from provision.formulations.values.climb import NONE, PlaceValues, climbed, table_of
-from provision.formulations.values.covering import least_value, value_at
+from provision.formulations.values.climb import climbed, table_of
+from provision.formulations.values.covering import least_value
 from provision.formulations.values.nodes import ValueNodes, in_steps, kinds_of, node_rates, padded
-from provision.formulations.values.pricing import best_patterns, choices_of
 from provision.formulations.values.program import Prices, ValueProgram
 from provision.formulations.values.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints
@@ -162,7 +162,7 @@ class ValueBound:
             self.priced_s = self.next_s - solved_s
             yield self.proof.bound
             if not more or self.best > self.program.value * (1 - SCHEDULE.fineness[self.finer].within):
-                unsettled = more and self.best < self.program.value * (1 - SCHEDULE.close)
+                unsettled = more and self.best < self.program.value * (1 - SCHEDULE.exact.close)
                 more = self.finest and (self._refined() or unsettled)
         self.closed = self.closed or not more
 
@@ -194,7 +194,7 @@ class ValueBound:
         their slice.
         """
         problem, most, new = self.problem, np.zeros(len(self.problem.segments.slice_types)), False
-        close = max(SCHEDULE.close, SCHEDULE.part * (1 - self.best / max(self.program.value, self.best, DUST)))
+        close = max(SCHEDULE.exact.close, SCHEDULE.part * (1 - self.best / max(self.program.value, self.best, DUST)))
         for at, rps in enumerate(problem.single_rps.T):
             worth = [value_at(values.rps[one], values.value[one], carried * (1 + FORGIVEN))
                      for one, carried in enumerate(rps.tolist()) if carried > 0]
@@ -202,7 +202,7 @@ class ValueBound:
         scaled = PlaceValues(values.rps, values.value * UNITS)
         for one in self.patterns:
             priced = best_patterns(one.points, one.choices, scaled, int(duals.slices[one.slice_type] * UNITS),
-                                   SCHEDULE.nodes, close, SCHEDULE.room)
+                                   SCHEDULE.exact._replace(close=close))
             one.add(priced.members[np.argsort(-priced.value, kind="stable")[: SCHEDULE.best]])
             most[one.slice_type] = max(most[one.slice_type], priced.most / UNITS)
             new = new or len(priced.members) > 0

@@ -11,23 +11,14 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.formulations.pricing.mps.kernels import ROUNDED
+from provision.formulations.pricing.mps.pricing import NONE, PlaceValues
 from provision.formulations.pricing.mps.rate_points import RatePoints, carried_rps, gpu_ms
 from provision.formulations.values.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 
-NONE = -1
 MOVES = SCHEDULE.moves
 """A number that kernels can read."""
-
-
-class PlaceValues(NamedTuple):
-    """The values of places: (classes, steps) the least requests/s of each step, ascending and infinite after the last,
-    and (classes, steps) the value of a place of that step.
-    """
-
-    rps: Floats
-    value: Floats
 
 
 class Table(NamedTuple):

@@ -8,20 +8,12 @@ the true least value.
 
 import numpy as np
 
+from provision.formulations.pricing.mps.pricing import value_at
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 
 STEPS = 1000
 """The steps into which the highest level is divided."""
-
-
-@compiled
-def value_at(rps: Floats, value: Floats, rate_rps: float) -> float:
-    """The value of a replica that carries a rate; ``rps`` and ``value`` (levels,) begin at 0."""
-    if rate_rps >= rps[-1]:
-        return float(value[-1])
-    at = np.searchsorted(rps, rate_rps, side="right") - 1
-    return float(value[at] + (value[at + 1] - value[at]) * (rate_rps - rps[at]) / (rps[at + 1] - rps[at]))
 
 
 @compiled

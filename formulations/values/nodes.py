@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.values.climb import PlaceValues
+from provision.formulations.pricing.mps.pricing import PlaceValues
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.tolerances import FORGIVEN
 

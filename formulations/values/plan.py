@@ -16,13 +16,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from provision.formulations.pricing.mps.pricing import NONE, PlaceValues
 from provision.formulations.pricing.mps.rate_lists import small_patterns
 from provision.formulations.pricing.mps.rate_points import RatePoints, together_rps
 from provision.formulations.pricing.mps.rates import LISTED, SMALL
 from provision.formulations.search.problem import Problem
 from provision.formulations.values.bound import points_of
 from provision.formulations.values.classes import WorkloadClass, bins
-from provision.formulations.values.climb import NONE, PlaceValues, Table, climbed, table_of
+from provision.formulations.values.climb import Table, climbed, table_of
 from provision.formulations.values.levels import Mix, PlaceProgram, ReplicaSet, cheapest, levels_of, replica_sets
 from provision.formulations.values.schedule import SCHEDULE
 from provision.models.base.arrays import Bools, Floats, Ints

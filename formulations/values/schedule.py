@@ -6,6 +6,10 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from provision.formulations.pricing.mps.pricing import Effort
+
+LONG = Effort(nodes=3000)
+
 
 class Size(NamedTuple):
     """The most classes of a plan of classes, and the most ranges of rates of each, where there are at least ``least_s``
@@ -84,12 +88,9 @@ class ValueSchedule:
         The most replicas of the patterns to begin with, and about how many there are of each size.
     fine, grid
         The steps between two levels in local search, and the rates of a class at which replica sets are priced.
-    nodes, close, part, room, best
-        Exact pricing: the most nodes, the relative distance at which it ends, or the part of the distance between the
-        bound and the program's value if that is more, the patterns that it may find, and those that are added.
-    visits, fall
-        In exact pricing, the most visits of the depth-first search in a node that was not cut in vain. A cut is in vain
-        if it closes less than the fraction ``fall`` of the distance between a bound and the one that is wanted.
+    exact, part, best
+        How long exact pricing may take; if that is more, it ends at this ``part`` of the distance between the bound and
+        the program's value. And the most patterns that are added.
     """
 
     sizes: tuple[Size, ...] = (Size(0, 16, 12), Size(20, 32, 24), Size(100, 32, 32), Size(500, 96, 64))
@@ -123,13 +124,9 @@ class ValueSchedule:
     listed: int = 20_000
     fine: int = 4
     grid: int = 256
-    nodes: int = 3000
-    close: float = 5e-4
+    exact: Effort = LONG
     part: float = 0.1
-    room: int = 5000
     best: int = 400
-    visits: int = 400
-    fall: float = 0.1
 
 
 SCHEDULE = ValueSchedule()

@@ -11,7 +11,6 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from provision.formulations.pricing.mps.options import SLIGHT, Offers, Options
 from provision.formulations.pricing.mps.tables import PointTables
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
@@ -22,6 +21,8 @@ STEPS = 4
 """The number of multipliers that are tried in a node."""
 DEAREST = 1e10
 """At the multipliers, all cache demand (or all power) costs at most this, so that rounding errors stay below 1."""
+SLIGHT = 1e-9
+"""The rounding error of sums of cache demand and of power (W)."""
 
 
 Range = tuple[float, float]
@@ -39,6 +40,18 @@ class Node(NamedTuple):
     power_price: float
 
 
+class Offers(NamedTuple):
+    """Operating points in a node, those with most units first: their units, whole-number value, demands and index
+    (``one``).
+    """
+
+    units: Ints
+    value: Ints
+    cache: Floats
+    power_w: Floats
+    one: Ints
+
+
 class NodeBound(NamedTuple):
     """The solved knapsack of a node. No pattern in the node has a value above ``most``.
 
@@ -52,16 +65,6 @@ class NodeBound(NamedTuple):
     values: Ints
     best: Ints
     allowance: int
-
-
-@compiled
-def first_nodes(tables: PointTables, options: Options, count: int) -> tuple[Node, Node]:
-    """The two nodes that together hold all patterns of ``count`` members: with power below the power cap, and above it.
-    """
-    cache = (0.0, count * options.cache[1])
-    full_w = max(tables.gpu.cap_w - tables.gpu.idle_w, 0.0)
-    above_w = (full_w, max(count * options.power_w[1], full_w))
-    return Node(count, cache, (0.0, full_w), 0.0, 0.0), Node(count, cache, above_w, 0.0, 0.0)
 
 
 @compiled

@@ -8,7 +8,6 @@ demands.
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
 
@@ -18,16 +17,16 @@ from numpy.typing import NDArray
 from provision.formulations.pricing.level_capacities import Best, LevelCapacities, Table
 from provision.formulations.pricing.mps.kernels import TRIES, arrange
 from provision.formulations.pricing.mps.laws import GpuLaw, Grid, law_of, slowed_ms
-from provision.formulations.pricing.mps.options import options_of
-from provision.formulations.pricing.mps.pricing import hardened, search
 from provision.formulations.pricing.mps.rates import interference_patterns
+from provision.formulations.pricing.mps.roles import RolePricing
+from provision.formulations.pricing.mps.schedule import SCHEDULE
 from provision.formulations.pricing.mps.tables import Demand, PointTables, least_units, tables_of
 from provision.formulations.pricing.oracle import Pattern, Priced, Running, WayOfSharing
 from provision.formulations.pricing.rates import GENEROUS, RateOracle
 from provision.formulations.pricing.settings import Setting, role_ways
 from provision.formulations.pricing.throughput_patterns import ThroughputPatterns
 from provision.formulations.search.problem import Group, Problem, Shareable
-from provision.formulations.search.roles import Role, dominance
+from provision.formulations.search.roles import Role
 from provision.formulations.search.segments import SliceType
 from provision.models.base.clock import Deadline
 from provision.models.hardware.gpu import WHOLE
@@ -42,14 +41,6 @@ COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 22, 29)
 """A level is a range of the number of replicas. These are the first numbers of the ranges."""
 
 Floats = NDArray[np.float64]
-CELLS, MORE = 300, 3
-"""The nodes that each thread opens in the quickest search, and the factor by which each further effort opens more
-nodes.
-"""
-THREADS = 2
-"""The number of threads that search in parallel. Patterns are divided among them by size (number of replicas)."""
-MOST_FOUND = 20_000
-"""The most patterns that one search returns."""
 
 
 def capacities(instance: Instance, entry: FleetEntry, profile: str, data: IgniterProfiles | Colocation,
@@ -129,10 +120,8 @@ class InterferenceOracle:
 
     def __init__(self, instance: Instance, entry: FleetEntry, data: PerformanceFile, roles: Sequence[Role],
                  copies: NDArray[np.int64]) -> None:
-        demands = demands_of(instance, roles)
-        self.tables = tables_of(data, instance.shared_rule, demands)
-        self.options = options_of(self.tables, demands, copies)
-        self.harder_first, self.harder = _next_harder(roles)
+        self.tables = tables_of(data, instance.shared_rule, demands_of(instance, roles))
+        self.pricing = RolePricing(instance, data, self.tables, roles, copies)
         self.able = np.flatnonzero(self.tables.first[:, -1] > self.tables.first[:, 0])
 
     def seeds(self) -> list[Pattern]:
@@ -141,19 +130,10 @@ class InterferenceOracle:
 
     def price(self, values: NDArray[np.int64], floor: int, effort: int) -> Priced:
         """Patterns of a value above a floor; see ``PatternOracle.price``."""
-        with ThreadPoolExecutor(THREADS) as pool:
-            parts = list(pool.map(lambda part: self._priced(values, floor, effort, part), range(THREADS)))
-        most = max(part.most for part in parts)
-        return Priced([pattern for part in parts for pattern in part.patterns], most,
-                      any(part.exhaustive and part.most == most for part in parts))
-
-    def _priced(self, values: NDArray[np.int64], floor: int, effort: int, part: int) -> Priced:
-        """Find patterns of every THREADS-th size, beginning with size 1 + ``part``."""
-        sizes = np.arange(1 + part, self.tables.most + 1, THREADS)
-        found = search(self.tables, self.options, values, floor, CELLS * MORE**effort, MOST_FOUND, sizes)
-        hardened(self.tables, found, self.harder_first, self.harder)
-        rows = zip(found.members.tolist(), found.size.tolist(), strict=True)
-        return Priced([tuple(sorted(members[:size])) for members, size in rows], int(found.most), found.exhaustive)
+        exact = SCHEDULE.exact._replace(nodes=SCHEDULE.exact.nodes * SCHEDULE.more**effort)
+        patterns, found = self.pricing.priced(values, floor, exact)
+        best = max(floor, found.value.max(initial=0.0))
+        return Priced(patterns, max(found.most, floor), found.most <= best * (1 + SCHEDULE.exact.close) + 1)
 
     def running(self, pattern: Pattern) -> list[Running] | None:
         """The operating points of a pattern's replicas; None if none are found."""
@@ -192,15 +172,6 @@ def interference_oracle(instance: Instance, entry: FleetEntry, profile: str, dat
                         roles: Sequence[Role], copies: NDArray[np.int64]) -> InterferenceOracle | None:
     """The oracle of a slice type; None unless the slice is a whole GPU."""
     return InterferenceOracle(instance, entry, data, roles, copies) if profile == WHOLE else None
-
-
-def _next_harder(roles: Sequence[Role]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The next harder roles of each role: those of role r are the second array from ``first[r]`` up to ``first[r +
-    1]``, where ``first`` (roles + 1,) is the first array.
-    """
-    harder, easier = dominance(roles)
-    order = np.argsort(easier, kind="stable")
-    return np.searchsorted(easier[order], np.arange(len(roles) + 1)), harder[order]
 
 
 def interference_rates(problem: Problem, slice_type: SliceType, data: IgniterProfiles | Colocation, until: Deadline

@@ -1,219 +1,432 @@
-"""Pricing of patterns on one GPU under interference: the sets of classes of highest value at given duals.
+"""Exact pricing of patterns on one GPU under interference, where the value of a replica grows with its rate.
 
-The search is a best-first branch and bound over ``nodes``. In each node, a depth-first search lists the sets of offers
-whose value exceeds that of the patterns found so far, and checks them exactly; the node's knapsack bounds it. A node
-with infeasible sets, or with too many sets, is cut in two. All nodes together contain every pattern, so the search
-always has a bound. Duals are whole numbers, so that sums are exact.
+Any function of the rate that a replica can carry serves, one for each class of replicas (``PlaceValues``). If each
+workload has one replica, it has a step at the rate of each workload.
+
+The search is a best-first branch and bound over ``nodes``: ranges of the number, the total cache demand and the total
+power of the replicas. Operating points of one model with equal units and batch are one option: they differ only in the
+class that they serve. In a node, the value of an option is that of its most valuable class, beside the least demands of
+the node. A knapsack bounds the node. Its best offers are a pattern, whose true value is known too. A node whose bound
+exceeds the best true value is searched depth first for some visits, and then cut in two. Where cuts hardly lower the
+bound, because no pattern has just the demands that the multipliers want, each cut in vain doubles the visits, up to the
+number of the knapsack's entries.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.pricing.mps.kernels import NONE, TRIES, UNKNOWN, arrange, settle
-from provision.formulations.pricing.mps.nodes import NEVER, Node, NodeBound, first_nodes, halves, relaxed
-from provision.formulations.pricing.mps.options import SLIGHT, Offers, Options, dearest, offers_in
-from provision.formulations.pricing.mps.tables import PointTables
-from provision.models.base.arrays import Ints
+from provision.formulations.pricing.mps.kernels import ROUNDED, delay_at
+from provision.formulations.pricing.mps.nodes import NEVER, SLIGHT, Node, fill, halves
+from provision.formulations.pricing.mps.rate_points import CEILING, CORNERS, RatePoints, carried_rps, gpu_ms, root_nodes
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 from provision.models.base.heaps import drop_first, push
+from provision.models.base.tolerances import FORGIVEN
 
-NODES = 3000
-"""The most steps of the depth-first search in one node of the branch and bound. A node that needs more is cut."""
-LEAP = 16
-"""The number of steps to a harder class that are first tried at once."""
+NONE = -1
+ROUNDING = 1e-9
+"""The relative rounding error of a sum of values."""
 
 
-class FoundPatterns(NamedTuple):
-    """The patterns that a search found.
-
-    ``members`` (patterns, places) are the classes of feasible patterns, and ``size`` (patterns,) their numbers of
-    replicas. ``most`` is a bound: no pattern has a higher value. After an ``exhaustive`` search it is close; otherwise
-    it may be far above.
+class PlaceValues(NamedTuple):
+    """The values of places by class, piecewise linear or step functions of what a replica carries: (classes, levels)
+    requests/s, ascending, and the value of a place at each level.
     """
 
+    rps: Floats
+    value: Floats
+
+
+class Effort(NamedTuple):
+    """How long a search may take.
+
+    Attributes
+    ----------
+    nodes
+        The most nodes to open.
+    close
+        The search ends when the bound exceeds the best value by at most this fraction.
+    room
+        The most patterns to return.
+    multipliers
+        The number of multipliers that are tried in a node.
+    visits, fall
+        The most visits of the depth-first search in a node that was not cut in vain. A cut is in vain if it closes less
+        than the fraction ``fall`` of the distance between a bound and the one that is wanted.
+    """
+
+    nodes: int
+    close: float = 5e-4
+    room: int = 5000
+    multipliers: int = 6
+    visits: int = 400
+    fall: float = 0.1
+
+
+class Offers(NamedTuple):
+    """The options in a node, those with most units first: units, (offers, corners) values at the corners of the node,
+    demands, and the options' numbers among the Choices of the node.
+    """
+
+    units: Ints
+    value: Floats
+    cache: Floats
+    power_w: Floats
+    one: Ints
+
+
+class Choices(NamedTuple):
+    """Operating points by option: option o has the points ``order[first[o] : first[o + 1]]``. Options are sorted by
+    units. The Choices of a node have only the points that are the most valuable of their option somewhere in the node.
+    ``copies`` (classes,) limits the replicas of a class in a pattern, if the class shares no option with others.
+    """
+
+    order: Ints
+    first: Ints
+    copies: Ints
+
+
+class Priced(NamedTuple):
+    """Patterns, (patterns, places) as points, and (patterns,) their values. No pattern has a value above ``most``."""
+
     members: Ints
-    size: Ints
+    value: Floats
     most: int
-    exhaustive: bool
 
 
-class _Known(NamedTuple):
-    """The state of a search.
-
-    ``members`` and ``size`` are as in FoundPatterns. ``taken`` and ``highest`` (arrays of one entry) are the number of
-    patterns and the highest value. ``target`` (classes,) is the highest value of the patterns in which the class is the
-    member with most units.
+def choices_of(points: RatePoints, kind: Ints, copies: Ints | None = None) -> Choices:
+    """The options of some points; ``kind`` (classes,) numbers the models and traffic of each class, or the class itself
+    if it shall have options of its own. Then ``copies`` (classes,) may limit its replicas in a pattern.
     """
-
-    members: Ints
-    size: Ints
-    taken: Ints
-    highest: Ints
-    target: Ints
+    keys = np.stack([points.units, kind[points.group], points.model, points.batch])
+    alike, option = np.unique(keys, axis=1, return_inverse=True)
+    order = np.argsort(option.ravel(), kind="stable")
+    first = np.searchsorted(option.ravel()[order], np.arange(alike.shape[1] + 1))
+    return Choices(order, first, np.full(len(kind), points.most) if copies is None else copies)
 
 
 @compiled
-def search(
-    tables: PointTables, options: Options, values: Ints, floor: int, nodes: int, room: int, sizes: Ints
-) -> FoundPatterns:
-    """Find patterns of value above ``floor``: for every class the best pattern in which it has the most units, and
-    others.
+def value_at(rps: Floats, value: Floats, rate_rps: float) -> float:
+    """The value of a replica that carries a rate; ``rps`` and ``value`` (levels,) begin at 0."""
+    if rate_rps >= rps[-1]:
+        return float(value[-1])
+    at = np.searchsorted(rps, rate_rps, side="right") - 1
+    return float(value[at] + (value[at + 1] - value[at]) * (rate_rps - rps[at]) / (rps[at + 1] - rps[at]))
+
+
+@compiled
+def best_patterns(points: RatePoints, choices: Choices, values: PlaceValues, floor: int, effort: Effort) -> Priced:
+    """Find patterns of value above ``floor`` and a bound on the value of all patterns.
 
     Parameters
     ----------
-    tables, options
-        PointTables and their Options.
+    points, choices
+        Operating points, and their options. Only the limits ``copies`` of classes with options of their own count.
     values
-        (classes,) whole-number duals.
+        Piecewise linear values of places, (classes, levels), in whole-number units.
     floor
-        The value that patterns must exceed.
-    nodes
-        The most nodes to search.
-    room
-        The most patterns to return.
-    sizes
-        The numbers of members of the patterns to search for.
-
-    Returns
-    -------
-    FoundPatterns
+        The value that patterns must exceed. The bound may be the floor and the fraction ``effort.close`` of it.
+    effort
+        When the search ends.
     """
-    worth, one = dearest(options, values)
-    known = _Known(np.empty((room, tables.most), np.int64), np.empty(room, np.int64), np.zeros(1, np.int64),
-                   np.full(1, floor), np.full(len(values), floor))
-    heap, size = np.empty((2 * tables.most + 2 * nodes, 2), np.int64), 0
-    opened: list[Node] = []
-    for count in sizes:
-        for node in first_nodes(tables, options, count):
-            size = push(heap, size, NEVER, len(opened))
-            opened.append(node)
-    while size and -heap[0, 0] > floor and nodes > 0:
-        bound, node = heap[0, 0], opened[heap[0, 1]]
-        size = drop_first(heap, size)
+    close, nodes = effort.close, effort.nodes
+    members, worth = np.full((effort.room, max(points.most, 1)), NONE), np.zeros(effort.room)
+    taken, best, nothing = 0, float(floor), Choices(choices.order[:0], choices.first[:1], choices.copies)
+    heap, waiting = np.empty((2 * points.most + 2 * nodes + 4, 2), np.int64), 0
+    opened, alive, visits = [Node(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)], [nothing], [effort.visits]
+    for root in root_nodes(points):
+        waiting = push(heap, waiting, NEVER, len(opened))
+        opened.append(root)
+        alive.append(choices)
+        visits.append(effort.visits)
+    while waiting and -heap[0, 0] > max(float(floor), best * (1 + close)) and nodes > 0:
+        above, number = -heap[0, 0], heap[0, 1]
+        waiting = drop_first(heap, waiting)
         nodes -= 1
-        offers = offers_in(tables, options, worth, one, node)
-        found = relaxed(tables, offers, node, floor, (0.0, 0.0))
-        if found.most <= floor:
+        node = opened[number]
+        kept, offers = _offers(points, alive[number], values, node)
+        alive[number] = nothing
+        if not len(offers.units):
             continue
-        left = min(-bound, found.most, _listed(tables, offers, options.copies, found, known))
-        if left > floor:
-            for half in halves(tables, found.node):
-                size = push(heap, size, -left, len(opened))
-                opened.append(half)
-    highest, taken = known.highest[0], known.taken[0]
-    most = max(highest, -heap[0, 0]) if size else highest
-    return FoundPatterns(known.members[:taken], known.size[:taken], most, most == highest)
+        bound, best, taken, prices = _bounded(points, kept, values, offers, node, floor, best, effort, members, worth,
+                                              taken)
+        target = max(float(floor), best * (1 + close))
+        if bound <= target:
+            continue
+        many = effort.visits
+        if above - bound < effort.fall * (above - target):  # the cut was in vain
+            entries = len(offers.units) * (node.size + 1) * (points.limit + 1)
+            many = max(min(2 * visits[number], entries), effort.visits)
+        closed, best, taken = _listed(points, kept, values, offers, node, prices, many, floor, best, close, members,
+                                      worth, taken)
+        if closed:
+            continue
+        for half in halves(points, Node(node.size, node.cache, node.power_w, prices[0], prices[1])):
+            waiting = push(heap, waiting, -np.int64(np.ceil(min(float(above), bound))), len(opened))
+            opened.append(half)
+            alive.append(kept)
+            visits.append(many)
+    most = max(float(-heap[0, 0]) if waiting else 0.0, best * (1 + close) + CEILING)
+    return Priced(members[:taken], worth[:taken], int(np.ceil(most)))
 
 
 @compiled
-def _listed(tables: PointTables, offers: Offers, copies: Ints, relaxed: NodeBound, known: _Known) -> int:
-    """Record the patterns of a node; return an upper bound on the value of the patterns that were not recorded, 0 for
-    none.
+def _bounded(points: RatePoints, choices: Choices, values: PlaceValues, offers: Offers, node: Node, floor: int,
+             best: float, effort: Effort, members: Ints, worth: Floats, taken: int
+             ) -> tuple[float, float, int, tuple[float, float]]:
+    """A bound on the values in a node, the best value so far, the number of patterns, and the prices of demands."""
+    limit, count, many = points.limit, node.size, len(offers.units)
+    table = np.empty((many + 1, count + 1, limit + 1))
+    prices, usual = np.array([node.cache_price, node.power_price]), points.gpu.usual
+    found, chosen, less = np.inf, prices.copy(), np.empty(many)
+    options, seen = np.empty(count, np.int64), np.zeros((effort.multipliers, count), np.int64)
+    for turn in range(effort.multipliers):
+        most, off, off_w = -np.inf, 0.0, 0.0
+        for corner in range(CORNERS):
+            if corner % 2 and node.power_w[0] == 0.0 and prices[1] == 0.0:
+                continue  # power below the cap slows nobody, so both ends are alike
+            cache, power_w = node.cache[corner // 2], node.power_w[corner % 2]
+            for one in range(many):
+                less[one] = (offers.value[one, corner] - prices[0] * offers.cache[one]
+                             - prices[1] * offers.power_w[one])
+            fill(offers.units, less, table, -np.inf)
+            bound = table[0, count, limit] + prices[0] * cache + prices[1] * power_w
+            if bound > most:
+                most, at, units, sum_cache, sum_w = bound, 0, limit, 0.0, 0.0
+                if table[0, count, limit] == -np.inf:
+                    continue
+                for place in range(count):
+                    while table[at + 1, count - place, units] == table[at, count - place, units]:
+                        at += 1
+                    options[place], units = offers.one[at], units - offers.units[at]
+                    sum_cache, sum_w = sum_cache + offers.cache[at], sum_w + offers.power_w[at]
+                off, off_w = cache - sum_cache, power_w - sum_w
+        if most == -np.inf:
+            return most, best, taken, (0.0, 0.0)
+        seen[turn], fresh = options, True
+        for before in range(turn):
+            fresh = fresh and (seen[before] != options).any()
+        if fresh and taken < len(worth):
+            value, pattern = _pattern(points, choices, values, options)
+            if value > floor:
+                worth[taken], members[taken, :count] = value, pattern
+                best, taken = max(best, value), taken + 1
+        if most < found:
+            found, chosen = most, prices.copy()
+        target = max(float(floor), best * (1 + effort.close))
+        if found <= target:
+            break
+        if node.power_w[0] == 0.0 and off_w > 0:
+            off_w = 0.0
+        steep = (off / usual[0]) ** 2 + (off_w / usual[1]) ** 2
+        if steep < SLIGHT:
+            break
+        step = (most - target) / steep
+        prices[0] -= step * off / usual[0] ** 2
+        prices[1] -= step * off_w / usual[1] ** 2
+        if node.power_w[0] == 0.0:
+            prices[1] = max(prices[1], 0.0)
+    return found * (1 + ROUNDING) + CEILING, best, taken, (chosen[0], chosen[1])
+
+
+@compiled
+def _listed(points: RatePoints, choices: Choices, values: PlaceValues, offers: Offers, node: Node,
+            prices: tuple[float, float], visits: int, floor: int, best: float, close: float, members: Ints,
+            worth: Floats, taken: int) -> tuple[bool, float, int]:
+    """Search a node depth first. Return whether that was possible within some ``visits``, so that no pattern of the
+    node has a value above the floor and the best value; and the best value and the number of patterns.
     """
-    count, limit, many, best = relaxed.node.size, tables.limit, len(offers.units), relaxed.best
+    limit, count, many = points.limit, node.size, len(offers.units)
+    less = np.empty(many)
+    given = max(prices[0] * node.cache[0], prices[0] * node.cache[1])
+    given += max(prices[1] * node.power_w[0], prices[1] * node.power_w[1]) + CEILING
+    for one in range(many):
+        less[one] = (offers.value[one].max() - prices[0] * offers.cache[one] - prices[1] * offers.power_w[one])
+    table = np.empty((many + 1, count + 1, limit + 1))
+    fill(offers.units, less, table, -np.inf)
+    place, used, total = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64), np.zeros(count + 1)
+    cache, power_w, depth, options = np.zeros(count + 1), np.zeros(count + 1), 0, np.empty(count, np.int64)
+    while depth >= 0:
+        one, free = place[depth], limit - used[depth]
+        target = max(float(floor), best * (1 + close)) - given
+        if one >= many or total[depth] + table[one, count - depth, free] <= target:
+            depth -= 1
+            continue
+        place[depth] += 1
+        rest, child = free - offers.units[one], depth + 1
+        if rest < 0 or total[depth] + less[one] + table[one, count - child, rest] <= target:
+            continue
+        cache[child], power_w[child] = cache[depth] + offers.cache[one], power_w[depth] + offers.power_w[one]
+        if cache[child] > node.cache[1] + SLIGHT or power_w[child] > node.power_w[1] + SLIGHT:
+            continue
+        if _complete(points, choices, options[:depth], offers.one[one]):
+            continue
+        visits -= 1
+        if visits < 0:
+            return False, best, taken
+        options[depth], used[child], total[child] = offers.one[one], limit - rest, total[depth] + less[one]
+        if child < count:
+            place[child], depth = one, child
+            continue
+        value, pattern = _pattern(points, choices, values, options)
+        if value > floor and taken < len(worth):
+            worth[taken], members[taken, :count] = value, pattern
+            taken += 1
+        best = max(best, value)
+    return True, best, taken
+
+
+@compiled
+def _corners(points: RatePoints, choices: Choices, values: PlaceValues, option: int, node: Node, most: Floats) -> None:
+    """Write values at the corners of a node, (corners,): an option's value is nowhere above their bilinear
+    interpolation.
+
+    A rate is convex in cache demand; in power it is concave above the power cap, and is replaced by its tangent. A
+    value that is piecewise linear in the rate is replaced by a line that it nowhere exceeds.
+    """
+    at = choices.order[choices.first[option]]
+    (cache, most_cache), (power_w, most_w), own = node.cache, node.power_w, points.cache[at]
+    busy = gpu_ms(points, at, node.size, cache, power_w, -ROUNDED)
+    full = _best_point(points, choices, values, option, busy)
+    most[:] = full[1]
+    after = points.after_ms[at]
+    if not points.straight or points.power_ms[at] != 0 or after < 0 or node.size == 1:
+        return
+    base = points.base_ms[at] + points.kernels[at] * delay_at(points, node.size)
+    first, last = base + points.cache_ms[at] * (cache - own), base + points.cache_ms[at] * (most_cache - own)
+    clock = 1 - points.gpu.clock_loss * max(points.gpu.idle_w + power_w - points.gpu.cap_w, 0.0)
+    if first <= 0 or clock <= 0:
+        return
+    loss = points.gpu.clock_loss * (most_w - power_w) if points.gpu.idle_w + power_w >= points.gpu.cap_w else 0.0
+    part = np.empty(CORNERS)  # the fractions of 1 request per ms of a batch
+    for end in range(2):
+        time = first if end == 0 else last
+        part[2 * end] = clock / (time + after * clock)
+        part[2 * end + 1] = part[2 * end] - loss * time / (time + after * clock) ** 2
+    most[:] = 0.0
+    for which in range(choices.first[option], choices.first[option + 1]):
+        one = choices.order[which]
+        carried = carried_rps(points, one, busy)
+        if carried <= 0:
+            continue
+        group, hold = points.group[one], busy + after
+        rps, value, ceiling = values.rps[group], values.value[group], points.most_rps[group] * (1 + FORGIVEN)
+        scale = carried * hold * (1 + FORGIVEN)
+        high, low = scale * part[0], max(scale * part[CORNERS - 1], 0.0)
+        top = value_at(rps, value, min(high, ceiling))
+        slope = np.inf
+        if high > low * (1 + FORGIVEN):
+            slope = (top - value_at(rps, value, min(low, ceiling))) / (high - low)
+            if low < ceiling < high:
+                slope = 0.0
+            level = np.searchsorted(rps, low, side="right")
+            while level < len(rps) and rps[level] < min(high, ceiling):
+                slope = min(slope, (top - value[level]) / (high - rps[level]))
+                level += 1
+        else:
+            slope = 0.0
+        slope = max(slope, 0.0)
+        for corner in range(CORNERS):
+            most[corner] = max(most[corner], top - slope * (high - scale * part[corner]))
+
+
+@compiled
+def _value(points: RatePoints, values: PlaceValues, at: int, busy: float) -> float:
+    """The value of a point whose batches take ``busy`` ms, within the limits of bounds; 0 if it violates its SLO."""
+    one = points.group[at]
+    carried = min(carried_rps(points, at, busy), points.most_rps[one])
+    return value_at(values.rps[one], values.value[one], carried * (1 + FORGIVEN)) if carried > 0 else 0.0
+
+
+@compiled
+def _best_point(points: RatePoints, choices: Choices, values: PlaceValues, option: int, busy: float
+                ) -> tuple[int, float]:
+    """The most valuable point of an option, and its value."""
+    chosen, most = choices.order[choices.first[option]], 0.0
+    for which in range(choices.first[option], choices.first[option + 1]):
+        value = _value(points, values, choices.order[which], busy)
+        if value > most:
+            chosen, most = choices.order[which], value
+    return chosen, most
+
+
+@compiled
+def _offers(points: RatePoints, choices: Choices, values: PlaceValues, node: Node) -> tuple[Choices, Offers]:
+    """The undominated options in a node, and the offers that they make. An option dominates another one if it has no
+    more units, cache demand and power, its least value in the node is no less than the other's highest, and the number
+    of its replicas is not limited, or the two have the same class.
+    """
+    order, first, kept = np.empty(len(choices.order), np.int64), np.zeros(len(choices.first), np.int64), 0
+    ats, least_value, most = np.empty(len(first), np.int64), np.empty(len(first)), np.empty(len(choices.order))
+    least, least_w = (node.size - 1) * points.cache.min(), (node.size - 1) * points.power_w.min()
+    for option in range(len(first) - 1):
+        begin, end = choices.first[option], choices.first[option + 1]
+        at = choices.order[begin]
+        if (points.units[at] + node.size - 1 > points.limit or points.cache[at] + least > node.cache[1] + SLIGHT
+                or points.power_w[at] + least_w > node.power_w[1] + SLIGHT):
+            continue
+        busy = gpu_ms(points, at, node.size, node.cache[0], node.power_w[0], -ROUNDED)
+        highest = 0.0
+        for which in range(begin, end):
+            most[which] = _value(points, values, choices.order[which], busy)
+            highest = max(highest, most[which])
+        if highest <= 0:
+            continue
+        beaten = False
+        for other in range(kept):
+            its = points.group[ats[other]]
+            if (least_value[other] >= highest and points.cache[ats[other]] <= points.cache[at]
+                    and points.power_w[ats[other]] <= points.power_w[at]
+                    and (its == points.group[at] or choices.copies[its] >= points.most)):
+                beaten = True
+                break
+        if beaten:
+            continue
+        busy = gpu_ms(points, at, node.size, node.cache[1], node.power_w[1], ROUNDED)
+        lowest = 0.0
+        for which in range(begin, end):
+            if most[which] > lowest:
+                lowest = max(lowest, _value(points, values, choices.order[which], busy))
+        many = first[kept]
+        for which in range(begin, end):
+            if most[which] >= lowest and most[which] > 0:
+                order[many], many = choices.order[which], many + 1
+        ats[kept], least_value[kept] = at, lowest
+        kept += 1
+        first[kept] = many
+    narrowed = Choices(order[:first[kept]].copy(), first[:kept + 1].copy(), choices.copies)
+    back = np.arange(kept - 1, -1, -1)
+    corners = np.empty((kept, CORNERS))
+    for one in range(kept):
+        _corners(points, narrowed, values, back[one], node, corners[one])
+    return narrowed, Offers(points.units[ats[back]], corners, points.cache[ats[back]], points.power_w[ats[back]], back)
+
+
+@compiled
+def _complete(points: RatePoints, choices: Choices, options: Ints, option: int) -> bool:
+    """Whether some options have all replicas of the class of a further option that a pattern may have."""
+    times, one = 0, points.group[choices.order[choices.first[option]]]
+    for other in options:
+        times += points.group[choices.order[choices.first[other]]] == one
+    return times >= choices.copies[one]
+
+
+@compiled
+def _pattern(points: RatePoints, choices: Choices, values: PlaceValues, options: Ints) -> tuple[float, Ints]:
+    """The pattern of some options: its value, 0 if it is infeasible, and its points."""
+    count, cache, power_w, total = len(options), 0.0, 0.0, 0.0
     members = np.empty(count, np.int64)
-    position, used = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
-    value, worth = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
-    cache, power_w = np.zeros(count + 1), np.zeros(count + 1)
-    nodes, left = NODES, 0
-    for top in range(many):
-        depth, position[0] = 0, top
-        while depth >= 0:
-            at, free = position[depth], limit - used[depth]
-            goal = max(known.target[offers.one[top]], left)
-            needed = goal - relaxed.allowance - value[depth]
-            if (depth == 0 and at > top) or at >= many or best[at, count - depth, free] <= needed:
-                depth -= 1
-                continue
-            position[depth] += 1
-            one, rest, child = offers.one[at], free - offers.units[at], depth + 1
-            cache[child], power_w[child] = cache[depth] + offers.cache[at], power_w[depth] + offers.power_w[at]
-            if rest < 0 or relaxed.values[at] + best[at, count - child, rest] <= needed:
-                continue
-            if cache[child] > relaxed.node.cache[1] + SLIGHT or power_w[child] > relaxed.node.power_w[1] + SLIGHT:
-                continue
-            nodes -= 1
-            if nodes < 0:
-                return -NEVER
-            if _times(members, depth, one) >= copies[one]:
-                continue
-            members[depth], used[child] = one, limit - rest
-            value[child], worth[child] = value[depth] + relaxed.values[at], worth[depth] + offers.value[at]
-            if child < count:
-                position[child] = at
-                depth = child
-            elif worth[child] > goal and not _noted(tables, members, worth[child], offers.one[top], known):
-                left = worth[child]
-    return left
-
-
-@compiled
-def _times(members: Ints, size: int, one: int) -> int:
-    """How often the class ``one`` is among the first ``size`` members."""
-    times = 0
-    for at in range(size):
-        times += members[at] == one
-    return times
-
-
-@compiled
-def _noted(tables: PointTables, members: Ints, worth: int, top: int, known: _Known) -> bool:
-    """Check a set exactly, and record it if it is feasible; return whether it is feasible within the looser limits of
-    bounds.
-    """
-    units, points = np.empty(len(members), np.int64), np.empty(len(members), np.int64)
-    total = arrange(tables, members, len(members), units, points, np.int64(TRIES))
-    if total == NONE:
-        return False
-    known.highest[0] = max(known.highest[0], worth)
-    if total != UNKNOWN:
-        known.target[top] = worth
-        if known.taken[0] < len(known.size):
-            for at in range(len(members)):
-                known.members[known.taken[0], at] = members[at]
-            known.size[known.taken[0]] = len(members)
-            known.taken[0] += 1
-    return True
-
-
-@compiled
-def hardened(tables: PointTables, found: FoundPatterns, harder_first: Ints, harder: Ints) -> None:
-    """Replace the classes in every pattern by harder classes of the same models, as long as the pattern stays feasible.
-
-    ``harder[harder_first[c] : harder_first[c + 1]]`` are the next harder classes of c. Since each attempt needs a
-    check, many steps are first tried at once. A check starts from the units that the members have so far; the check of
-    the final pattern starts anew.
-    """
-    reached, units, points = np.empty((3, tables.most), np.int64)
-    for row in range(len(found.size)):
-        members, size, leap = found.members[row].copy(), found.size[row], LEAP
-        reached[:] = 0
-        if settle(tables, members, size, reached, points) == NONE:
-            continue
-        while leap > 0:
-            changed = False
-            for turn in range(size):
-                at = (turn + row) % size
-                one = members[at]
-                for first in range(harder_first[one], harder_first[one + 1]):
-                    members[at] = _leapt(harder[first], leap - 1, harder_first, harder)
-                    units[:] = reached
-                    if settle(tables, members, size, units, points) != NONE:
-                        reached[:] = units
-                        changed = True
-                        break
-                    members[at] = one
-            if not changed:
-                leap //= 2
-        units[:] = 0
-        if settle(tables, members, size, units, points) != NONE:
-            found.members[row] = members
-
-
-@compiled
-def _leapt(one: int, steps: int, harder_first: Ints, harder: Ints) -> int:
-    """The class that is ``steps`` steps harder, or the hardest class on that path."""
-    while steps > 0 and harder_first[one] < harder_first[one + 1]:
-        one, steps = harder[harder_first[one]], steps - 1
-    return one
+    for place, option in enumerate(options):
+        if _complete(points, choices, options[:place], option):
+            return 0.0, members
+        first = choices.order[choices.first[option]]
+        cache, power_w = cache + points.cache[first], power_w + points.power_w[first]
+    for place in range(count):
+        first = choices.order[choices.first[options[place]]]
+        busy = gpu_ms(points, first, count, cache, power_w, -ROUNDED)
+        members[place], value = _best_point(points, choices, values, options[place], busy)
+        if value <= 0:
+            return 0.0, members
+        total += value
+    return total, members

@@ -16,8 +16,7 @@ import numpy as np
 
 from provision.formulations.pricing.mps.kernels import ROUNDED, busy_ms, clock_at
 from provision.formulations.pricing.mps.laws import GpuLaw, law_of
-from provision.formulations.pricing.mps.nodes import Node
-from provision.formulations.pricing.mps.options import SLIGHT
+from provision.formulations.pricing.mps.nodes import SLIGHT, Node
 from provision.formulations.search.problem import Group
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled, inner
@@ -27,6 +26,7 @@ from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.sm_shares import units_of
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
+from provision.models.traffic.rule import LatencyRule
 
 MOST_RPS = 1e9
 """The requests/s of a replica that count where the objective is throughput: more than any replica carries."""
@@ -81,7 +81,8 @@ class RatePoints(NamedTuple):
     most: int
 
 
-def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Group], clients: int) -> RatePoints:
+def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Group], clients: int,
+                rule: LatencyRule | None = None) -> RatePoints:
     """The operating points of groups that are feasible alone, within the limits of bounds.
 
     Parameters
@@ -92,6 +93,8 @@ def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Grou
         The problem's groups.
     clients
         The most replicas on one GPU.
+    rule
+        The latency rule of all groups; by default that of the first workload of each group.
     """
     random_arrivals = instance.policy.rule.random_arrivals
     law = law_of(data, {model for group in groups for model in group.models}, random_arrivals)
@@ -99,7 +102,7 @@ def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Grou
     lines: list[tuple[Floats, Floats]] = []
     for at, group in enumerate(groups):
         budget_ms = group.slo_ms * instance.policy.part_of_slo * (1 + LOOSE)
-        rule = instance.policy.rule_for(instance.workloads[group.members[0]])
+        kept = rule or instance.policy.rule_for(instance.workloads[group.members[0]])
         for number, name in enumerate(group.models):
             if name not in law.grids or name not in data.models:
                 continue
@@ -107,11 +110,11 @@ def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Grou
             first = len(lines)
             load_ms = np.broadcast_to(grid.load_ms, shape)[0]
             for batch in range(shape[1]):
-                bends = rule.bends(batch + 1, float(load_ms[batch]), budget_ms)
+                bends = kept.bends(batch + 1, float(load_ms[batch]), budget_ms)
                 lines.append((bends.hold_ms, 1000 / bends.rps))
             room_ms = np.array([hold_ms[-1] if len(hold_ms) else -np.inf for hold_ms, _ in lines[first:]])
             if group.most == 1 and objective_of(instance).counts_capacity:  # its replica carries the whole rate
-                room_ms = np.minimum(room_ms, rule.room_ms(np.arange(1, shape[1] + 1), np.float64(group.rate_rps),
+                room_ms = np.minimum(room_ms, kept.room_ms(np.arange(1, shape[1] + 1), np.float64(group.rate_rps),
                                                            load_ms, budget_ms) * (1 + LOOSE))
             spread = {name: np.broadcast_to(getattr(grid, name), shape) for name in (*TAKEN, "alone_ms")}
             spread |= {"after_ms": np.broadcast_to(grid.after_ms, shape),

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.formulations.pricing.mps.kernels import ROUNDED
-from provision.formulations.pricing.mps.nodes import NEVER, Node, halves, relaxed
-from provision.formulations.pricing.mps.options import SLIGHT, Offers
+from provision.formulations.pricing.mps.nodes import NEVER, SLIGHT, Node, Offers, halves, relaxed
 from provision.formulations.pricing.mps.rate_points import (
     CEILING,
     Prices,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import provision
 from provision.formulations.pricing.mps.laws import law_of
+from provision.formulations.pricing.mps.schedule import SCHEDULE
 from provision.formulations.pricing.register import oracles_of
 from provision.formulations.search.problem import Problem
 from provision.instances.read import read
@@ -100,7 +101,7 @@ def test_contents_run_and_nothing_is_worth_more_than_the_bound(seed, resources, 
     best = max(int(values[list(one)].sum()) for one in possible if can_share(data, [roles[at] for at in one]))
     assert found.most >= best
     if found.exhaustive and order <= 3:
-        assert found.most == best
+        assert found.most <= best * (1 + SCHEDULE.exact.close) + 2
 
 
 def igniter_testbed(**changes):

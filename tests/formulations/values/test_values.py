@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 import provision
+from provision.formulations.pricing.mps.pricing import NONE, Effort, PlaceValues, best_patterns
 from provision.formulations.pricing.mps.rate_points import together_rps
 from provision.formulations.values.bound import ClassBounds, ValueBound
 from provision.formulations.values.classes import classes_of
-from provision.formulations.values.climb import NONE, PlaceValues, climbed
+from provision.formulations.values.climb import climbed
 from provision.formulations.values.covering import least_value
 from provision.formulations.values.levels import cheapest, levels_of, replica_sets
 from provision.formulations.values.nodes import ValueNodes, in_steps, node_rates
 from provision.formulations.values.plan import LargePlan
-from provision.formulations.values.pricing import best_patterns
 from provision.formulations.values.schedule import SCHEDULE, Size
 from provision.instances.generators.families import generate
 from provision.models.base.clock import NEVER, Deadline
@@ -84,9 +84,9 @@ def test_no_pattern_exceeds_what_pricing_proves(seed: int, budget: str) -> None:
         value = np.cumsum(draw.exponential(1e4, levels.shape) * draw.integers(0, 2, levels.shape), axis=1)
         value[:, 0] = 0
         values = PlaceValues(levels, value)
-        known = best_patterns(points, choices, values, 0, 300, 1e-4, 500).value.max()
+        known = best_patterns(points, choices, values, 0, Effort(300, 1e-4, 500)).value.max()
         for nodes, floor in ((1, 0), (300, int(known)), (300, int(known * 0.999)), (30, 0), (300, 0)):
-            most = best_patterns(points, choices, values, floor, nodes, 0.01, 500).most
+            most = best_patterns(points, choices, values, floor, Effort(nodes, 0.01, 500)).most
             assert most >= known
             starts = draw.integers(0, len(points.units), (100, 4))
             starts[:, 2:][draw.random((100, 2)) < 0.5] = NONE

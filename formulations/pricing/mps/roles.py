@@ -1,0 +1,161 @@
+"""Exact pricing of patterns of roles: the value of a replica is a step function of the rate that it carries.
+
+Roles of the same models and SLO are one class. Its function has a step at the rate of each role, as high as the highest
+price of a role that is no harder. If a model has few replicas, each of its roles is a class of its own, so that pricing
+counts how often a pattern may have it.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from provision.formulations.pricing.mps.kernels import NONE, TRIES, arrange, settle
+from provision.formulations.pricing.mps.pricing import Effort, PlaceValues, Priced, best_patterns, choices_of
+from provision.formulations.pricing.mps.rate_points import rate_points, together_rps
+from provision.formulations.pricing.mps.tables import PointTables
+from provision.formulations.search.problem import Group
+from provision.formulations.search.roles import Role, dominance
+from provision.models.base.arrays import Ints, distinct_rows
+from provision.models.base.compiled import compiled
+from provision.models.base.tolerances import DUST
+from provision.models.performance.catalogue import PerformanceFile
+from provision.models.problem.instance import Instance
+
+MANY = 20
+"""A model with at least this many replicas has a class for all its roles of an SLO."""
+LEAP = 16
+"""The number of steps to a harder role that are first tried at once."""
+RISE = 1e-9
+"""The relative width of the rise of a step function, which the search takes for a piecewise linear one."""
+
+
+class RolePricing:
+    """The patterns of roles on whole GPUs of one type, and their prices.
+
+    Parameters
+    ----------
+    instance, data
+        The problem, and the performance data of the GPU type.
+    tables
+        The operating points of the roles.
+    roles
+        All roles, in ascending order of ``hardness``.
+    copies
+        (roles,) the most replicas with each role in a pattern.
+    """
+
+    def __init__(self, instance: Instance, data: PerformanceFile, tables: PointTables, roles: Sequence[Role],
+                 copies: Ints) -> None:
+        self.tables, self.rates_rps = tables, np.array([role.rate_rps for role in roles])
+        models = {role.models: number for number, role in enumerate(roles)}
+        model = np.array([models[role.models] for role in roles])
+        common = (np.bincount(model, copies) >= MANY)[model]
+        classes: dict[tuple[object, ...], list[int]] = {}
+        for at, role in enumerate(roles):
+            classes.setdefault(role.workload_class if common[at] else (*role.workload_class, at), []).append(at)
+        self.members = [np.array(sorted(several, key=lambda at: roles[at].rate_rps)) for several in classes.values()]
+        first = [roles[several[-1]] for several in self.members]
+        limits = np.array([tables.most if common[several[0]] else copies[several[0]] for several in self.members])
+        self.points = rate_points(instance, data, [
+            Group(one.models, one.slo_ms, one.rate_rps, 0, math.inf, math.inf, (0,)) for one in first],
+            tables.most, instance.shared_rule)
+        kind = np.array([models[roles[several[0]].models] if common[several[0]] else len(roles) + number
+                         for number, several in enumerate(self.members)])
+        self.choices = choices_of(self.points, kind, limits)
+        self.harder_first, self.harder = _next_harder(roles)
+
+    def priced(self, prices: Ints, floor: int, effort: Effort) -> tuple[list[tuple[int, ...]], Priced]:
+        """Patterns whose roles have a total price above a floor, and what the search found; ``prices`` (roles,) are
+        whole numbers.
+        """
+        found = best_patterns(self.points, self.choices, self._values(prices), floor, effort)
+        if not len(found.members):
+            return [], found
+        roles, _ = distinct_rows(self._hardest(found.members))
+        size = (roles != NONE).sum(axis=1)
+        kept = hardened(self.tables, roles, size, self.harder_first, self.harder)
+        rows = zip(roles[kept].tolist(), size[kept].tolist(), strict=True)
+        return [tuple(sorted(members[:many])) for members, many in rows], found
+
+    def _values(self, prices: Ints) -> PlaceValues:
+        """The prices as step functions of the classes."""
+        width = 2 * max(map(len, self.members)) + 1
+        rps, value = np.zeros((2, len(self.members), width))
+        for at, several in enumerate(self.members):
+            rates, worth = self.rates_rps[several], np.maximum.accumulate(prices[several])
+            end = 2 * len(several) + 1
+            rps[at, 1:end:2], rps[at, 2:end:2] = rates * (1 - RISE), rates
+            value[at, 3:end:2], value[at, 2:end:2] = worth[:-1], worth
+            rps[at, end:], value[at, end:] = rates[-1] * (1 + np.arange(1, width - end + 1)), worth[-1]
+        return PlaceValues(rps, value)
+
+    def _hardest(self, members: Ints) -> Ints:
+        """(patterns, places) the role of each replica: that of the highest rate that it carries. Replicas stand in
+        ascending order, before the empty places.
+        """
+        there, rps = members != NONE, together_rps(self.points, members) * (1 + DUST)
+        group, found = self.points.group[members], np.full(members.shape, len(self.rates_rps))
+        for at, several in enumerate(self.members):
+            here = there & (group == at)
+            steps = np.searchsorted(self.rates_rps[several], rps[here], "right") - 1
+            found[here] = several[np.maximum(steps, 0)]
+        found.sort(axis=1)
+        return np.where(found < len(self.rates_rps), found, NONE)
+
+
+def _next_harder(roles: Sequence[Role]) -> tuple[Ints, Ints]:
+    """The next harder roles of each role: those of role r are the second array from ``first[r]`` up to ``first[r +
+    1]``, where ``first`` (roles + 1,) is the first array.
+    """
+    harder, easier = dominance(roles)
+    order = np.argsort(easier, kind="stable")
+    return np.searchsorted(easier[order], np.arange(len(roles) + 1)), harder[order]
+
+
+@compiled
+def hardened(tables: PointTables, roles: Ints, size: Ints, harder_first: Ints, harder: Ints) -> Ints:
+    """Replace the roles in every pattern by harder roles of the same models, as long as the pattern stays feasible, in
+    place; return the indices of the patterns that plans may use.
+
+    ``harder[harder_first[r] : harder_first[r + 1]]`` are the next harder roles of r. Since each attempt needs a check,
+    many steps are first tried at once. A check starts from the units that the members have so far; the check of the
+    final pattern starts anew.
+    """
+    reached, units, points = np.empty((3, tables.most), np.int64)
+    kept, taken = np.empty(len(size), np.int64), 0
+    for row in range(len(size)):
+        members, many, leap = roles[row].copy(), size[row], LEAP
+        if arrange(tables, members, many, units, points, TRIES) <= 0:
+            continue
+        kept[taken], taken = row, taken + 1
+        reached[:] = 0
+        if settle(tables, members, many, reached, points) == NONE:
+            continue
+        while leap > 0:
+            changed = False
+            for turn in range(many):
+                at = (turn + row) % many
+                one = members[at]
+                for first in range(harder_first[one], harder_first[one + 1]):
+                    members[at] = _leapt(harder[first], leap - 1, harder_first, harder)
+                    units[:] = reached
+                    if settle(tables, members, many, units, points) != NONE:
+                        reached[:] = units
+                        changed = True
+                        break
+                    members[at] = one
+            if not changed:
+                leap //= 2
+        units[:] = 0
+        if settle(tables, members, many, units, points) != NONE:
+            roles[row] = members
+    return kept[:taken].copy()
+
+
+@compiled
+def _leapt(one: int, steps: int, harder_first: Ints, harder: Ints) -> int:
+    """The role that is ``steps`` steps harder, or the hardest role on that path."""
+    while steps > 0 and harder_first[one] < harder_first[one + 1]:
+        one, steps = harder[harder_first[one]], steps - 1
+    return one
