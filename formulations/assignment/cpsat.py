@@ -5,35 +5,26 @@ CP-SAT's workers run in parallel. If several plans are optimal, different runs m
 
 import math
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
-from provision.formulations.assignment.description import Answer, Description, Ended, Row, Terms, Values
+from provision.formulations.assignment.schedule import SCHEDULE, Schedule
 from provision.formulations.assignment.solve import method
+from provision.formulations.linear.description import Answer, Description, Row, Terms, Values
+from provision.formulations.linear.highs import until_stopped
 from provision.models.problem.search import Search
 
 NAME = "assignment-cpsat"
-STEPS = 2**20
-"""A fractional variable is counted in this many steps from 0 to its most; rounding changes it by about a millionth."""
-LARGEST, FINEST = 2.0**55, 2.0**34
-"""The largest sum of a row in CP-SAT's 64 bits, and the largest factor by which a row is multiplied before rounding."""
-SUBSOLVERS = ("max_lp", "reduced_costs")
-"""CP-SAT's searches, one for each worker. They rest on linear programs, without which bounds hardly rise: by the two
-that CP-SAT takes for two workers, parvagpu-s3 is not proven in 10 s, and by these in 0.1 s.
-"""
-LOOK_S = 0.1
-"""The seconds between two looks, while CP-SAT runs, at whether it should stop."""
 
 
 class _Program:
     """A Description in CP-SAT. All variables are at least 0, so rounding coefficients down relaxes a row."""
 
-    def __init__(self, program: Description) -> None:
+    def __init__(self, program: Description, schedule: Schedule) -> None:
         # OR-tools takes long to load, and few solves come to it.
         from ortools.sat.python import cp_model
 
-        self.library, self.model = cp_model, cp_model.CpModel()
-        self.steps = [1.0 if one.whole else one.most / STEPS for one in program.variables]
+        self.library, self.model, self.schedule = cp_model, cp_model.CpModel(), schedule
+        self.steps = [1.0 if one.whole else one.most / schedule.steps for one in program.variables]
         self.most = [one.most / step for one, step in zip(program.variables, self.steps, strict=True)]
         self.variables = [self.model.new_int_var(0, round(most), one.name)
                           for one, most in zip(program.variables, self.most, strict=True)]
@@ -41,7 +32,7 @@ class _Program:
             self._add(row)
         sizes = [(weight * self.steps[at], at) for weight, at in program.objective]
         largest = max((abs(weight) for weight, _ in program.objective), default=0.0) or 1.0
-        self.unit = max(largest / FINEST, self._most(sizes) / LARGEST)
+        self.unit = max(largest / schedule.finest, self._most(sizes) / schedule.largest)
         self.lost = self._rounded(sizes)
         self.model.minimize(self._sum(sizes, 1 / self.unit))
 
@@ -57,7 +48,7 @@ class _Program:
         """Add a row, multiplied and rounded; it is loosened by what a step of its fractional variables may be."""
         sizes, scale = [(number * self.steps[at], at) for number, at in row.terms], 1.0
         if (loose := self._rounded(sizes)) or not row.exact:
-            scale = min(FINEST, LARGEST / (self._most(sizes) + abs(row.limit) + 1))
+            scale = min(self.schedule.finest, self.schedule.largest / (self._most(sizes) + abs(row.limit) + 1))
         stated = self.model.add(self._sum(sizes, scale) <= math.ceil((row.limit + loose) * scale))
         if row.when is not None:
             stated.only_enforce_if(self.variables[row.when])
@@ -72,11 +63,12 @@ class _Program:
         return [value(variable) * step for variable, step in zip(self.variables, self.steps, strict=True)]
 
 
-def solve_cpsat(program: Description, control: Search, limit_s: float, found: Callable[[Values], None]) -> Answer:
+def solve_cpsat(program: Description, control: Search, limit_s: float, found: Callable[[Values], None],
+                schedule: Schedule = SCHEDULE) -> Answer:
     """Solve by CP-SAT; see ``description.Solver``."""
     from ortools.sat.python import cp_model
 
-    stated = _Program(program)
+    stated = _Program(program, schedule)
 
     class Callback(cp_model.CpSolverSolutionCallback):
         """Passes every better solution on."""
@@ -86,25 +78,21 @@ def solve_cpsat(program: Description, control: Search, limit_s: float, found: Ca
 
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = max(limit_s, 0.01)
-    solver.parameters.num_workers = len(SUBSOLVERS)
-    solver.parameters.subsolvers.extend(SUBSOLVERS)
+    solver.parameters.num_workers = len(schedule.subsolvers)
+    solver.parameters.subsolvers.extend(schedule.subsolvers)
     solver.parameters.linearization_level = 2
     solver.parameters.random_seed = control.seed % 2**31
     solver.parameters.presolve_inclusion_work_limit = 0  # else false bounds (google/or-tools#5293)
     solver.parameters.catch_sigint_signal = False  # else the next Ctrl-C would kill the process
-    with ThreadPoolExecutor(1) as thread:  # signals reach Python only while the main thread is not in the solver
-        running = thread.submit(solver.solve, stated.model, Callback())
-        while wait([running], LOOK_S).not_done:
-            if control.stop.asked:
-                solver.stop_search()
-    status = running.result()
-    if status == cp_model.INFEASIBLE:
-        return Answer("infeasible", None, None)
-    best = stated.values(solver.value) if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None
+    status = until_stopped(lambda: solver.solve(stated.model, Callback()), None)
+    if status is None:
+        solver.stop_search()
+    if status in (None, cp_model.INFEASIBLE):
+        return Answer("time_limit" if status is None else "infeasible", None)
     bound = solver.best_objective_bound * stated.unit - stated.lost
-    ended: Ended = "optimal" if status == cp_model.OPTIMAL else "time_limit"
     # Before CP-SAT has read the model, its bound is 0 and proves nothing.
-    return Answer(ended, None if status == cp_model.UNKNOWN and solver.best_objective_bound == 0 else bound, best)
+    unread = status == cp_model.UNKNOWN and solver.best_objective_bound == 0
+    return Answer("optimal" if status == cp_model.OPTIMAL else "time_limit", None if unread else bound)
 
 
 METHODS = (method(NAME, "CP-SAT", solve_cpsat),)

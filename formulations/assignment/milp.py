@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pulp
 
-from provision.formulations.assignment.description import Answer, Description, Values
 from provision.formulations.assignment.solve import method
 from provision.formulations.linear.by_name import DEFAULT_SOLVER, pulp_solver
+from provision.formulations.linear.description import Answer, Description, Values
 from provision.formulations.linear.highs import until_stopped
 from provision.models.base.tolerances import SOLVER
 from provision.models.problem.search import Search
@@ -30,14 +30,12 @@ def solve_pulp(program: Description, control: Search, limit_s: float, found: Cal
     problem += pulp.lpSum(weight * variables[at] for weight, at in program.objective)
     solver = pulp_solver(control, limit_s)
     until_stopped(lambda: problem.solve(solver), None)
-    best = None
     if problem.sol_status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
-        best = [variable.value() or 0.0 for variable in variables]
-        found(best)
+        found([variable.value() or 0.0 for variable in variables])
     if problem.sol_status == pulp.LpSolutionOptimal:
-        return Answer("optimal", pulp.value(problem.objective), best)
+        return Answer("optimal", pulp.value(problem.objective))
     infeasible = problem.status == pulp.LpStatusInfeasible and problem.solutionTime < limit_s
-    return Answer("infeasible" if infeasible else "time_limit", None, best)
+    return Answer("infeasible" if infeasible else "time_limit", None)
 
 
 METHODS = (method(NAME, "PuLP", solve_pulp, {"solver": DEFAULT_SOLVER}),)

@@ -10,25 +10,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from provision.formulations.assignment.description import Description
-from provision.formulations.assignment.patterns import clients_of
+from provision.formulations.assignment.patterns import replica_of
+from provision.formulations.linear.description import Description
 from provision.formulations.pricing.listing import undominated
+from provision.formulations.pricing.mps.laws import slowed_ms
+from provision.formulations.pricing.mps.rate_points import RatePoints, rate_points
+from provision.formulations.pricing.mps.rates import OF_POINTS
+from provision.formulations.pricing.oracle import Running
+from provision.formulations.search.problem import Problem
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.hardware.gpu import WHOLE
-from provision.models.performance import igniter
 from provision.models.performance.igniter import IgniterProfiles
-from provision.models.performance.sm_shares import units_of
-from provision.models.problem.instance import THROUGHPUT, Instance
+from provision.models.performance.sm_shares import share_of_units
+from provision.models.plans.plan import Replica
 from provision.models.problem.workload import FleetEntry
-from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 
-SLOW_RPS = 1e-9
-"""A rate that stands for none, where a rule asks for one."""
-
-Base = tuple[int, int, int, int]
-"""A batch size and units of a model: the indices of workload and model, batch, units."""
+Edges = Mapping[Replica, set[float]]
+"""Further ends of levels, in ms on the GPU, by how a replica runs."""
 
 
 class Points(NamedTuple):
@@ -36,138 +36,90 @@ class Points(NamedTuple):
 
     Attributes
     ----------
-    data, limit, clients, memory_limit_gib
-        The data file, and the units, clients and memory of a GPU.
-    workload, model, batch, units, memory_gib, load_ms
-        The indices of workload and model, batch size, units, memory (0 where it is not known), time to load a batch.
+    at
+        Units and the terms of interference.
+    workload, run
+        The indices of workloads, and the replicas, without rates.
+    memory
+        The parts of the GPU's memory, 0 where they are not known.
     room_ms
-        The longest time for which a batch may hold its process.
+        The longest times for which a batch may be on the GPU.
     rps, part
-        The most requests/s that the point carries, and the fraction of the planned rate that they are, at most 1.
-    demand
-        (points, 2) what a replica adds to what slows its neighbours: L2 utilisation and power (W).
+        The most requests/s that the points carry, and the fractions of planned rates that they are, at most 1.
     most
-        The most replicas at this point that are of use on one GPU.
-    terms
-        The arrays of the performance model, in the order of the points.
+        The most replicas at a point that are of use on one GPU.
     """
 
-    data: IgniterProfiles
-    limit: int
-    clients: int
-    memory_limit_gib: float
+    at: RatePoints
     workload: Ints
-    model: Ints
-    batch: Ints
-    units: Ints
-    memory_gib: Floats
-    load_ms: Floats
+    run: NDArray[Any]
+    memory: Floats
     room_ms: Floats
     rps: Floats
     part: Floats
-    demand: Floats
     most: Ints
-    terms: igniter.Terms
 
     def only(self, rows: Ints) -> "Points":
         """The points with the given indices."""
-        arrays: dict[str, Any] = {name: value[rows] for name, value in self._asdict().items()
-                                  if isinstance(value, np.ndarray)}
-        return self._replace(**arrays, terms=igniter.Terms(*(column[rows] for column in self.terms)))
+        terms: dict[str, Any] = {name: getattr(self.at, name)[rows] for name in OF_POINTS}
+        arrays: dict[str, Any] = {name: getattr(self, name)[rows] for name in self._fields if name != "at"}
+        return self._replace(at=self.at._replace(**terms), **arrays)
 
-    def base(self, point: int) -> Base:
-        """What a point has in common with the points at its other levels."""
-        return (int(self.workload[point]), int(self.model[point]), int(self.batch[point]), int(self.units[point]))
+    def undominated(self, *features: Floats | Ints) -> "Points":
+        """The points of every workload's models of which no other one has all features as large."""
+        table, of = np.column_stack(features).astype(float), np.stack([self.workload, self.at.model])
+        mine = [np.flatnonzero((of == one[:, None]).all(axis=0)) for one in np.unique(of, axis=1).T]
+        return self.only(np.concatenate([rows[undominated(table[rows], most=len(rows))] for rows in mine]))
 
-    def hold_ms(self, at: Ints, count: int, others: Floats) -> Floats:
-        """For how many ms batches hold their processes on a GPU with ``count`` replicas; infinite if it has no clock
-        left. ``at`` are indices of points, ``others`` (..., 2) the sums of the neighbours' demands.
+    def tolerance(self) -> Floats:
+        """(points, 2) of two points of one model, one with no less tolerance keeps its deadline beside all neighbours
+        beside which the other does.
+
+        With D the deadline, A the active time, S the scheduling time and s the sensitivity to the L2 cache, they are
+        D - S - A and (D - S - A) / (s A). Proof: beside neighbours that leave the clock f/F, a point is feasible when
+        x + A y <= D, where x >= S is its scheduling time and y >= 1 its cache factor, both divided by the clock; x and
+        y are the same functions of the neighbours for all points of a model. The pairs (x, y) that a point tolerates
+        form a triangle with the corners (S, 1), (D - A, 1) and (S, (D - S) / A). S and s are those of the model.
         """
-        terms = igniter.Terms(*(column[at] for column in self.terms))
-        _, rps = igniter.in_company(self.data.hardware, terms, np.array(count), others[..., 0],
-                                    others[..., 1] + terms.power_w)
-        with np.errstate(divide="ignore"):
-            return np.asarray(1000 * self.batch[at] / rps)
-
-    def criteria(self) -> Floats:
-        """(points, criteria) of two points of one model, one with no larger criteria keeps its deadline beside all
-        neighbours beside which the other does, and burdens them no more.
-
-        With D the deadline less the time to answer, A the active and S the scheduling time, they
-        are A - D and -(D - S) / A. Proof: beside neighbours that leave the clock f/F, a point is feasible when x + A y
-        <= D, where x >= S is its scheduling time and y >= 1 its cache factor, both divided by the clock; x and y are
-        the same functions of the neighbours for all points of a model. The pairs (x, y) that a point tolerates form a
-        triangle with the corners (S, 1), (D - A, 1) and (S, (D - S) / A). Less power, another criterion, means no lower
-        clock.
-        """
-        terms, deadline_ms = self.terms, self.room_ms - self.terms.feedback_ms
-        return np.column_stack([self.demand, terms.active_ms - deadline_ms,
-                                (terms.scheduling_ms - deadline_ms) / terms.active_ms])
+        left_ms, cache_ms = self.room_ms - self.at.base_ms, self.at.cache_ms
+        return np.column_stack([left_ms, left_ms / np.where(cache_ms > 0, cache_ms, 1)])
 
 
-def points_of(instance: Instance, entry: FleetEntry, data: IgniterProfiles, edges: Mapping[Base, set[float]]
-              ) -> Points | None:
-    """The points that no other point dominates; None if there are none. ``edges`` are further ends of levels, in ms."""
-    tables = [_levels(instance, entry, data, w, number, edges) for w, workload in enumerate(instance.workloads)
-              for number, model in enumerate(workload.models) if model in data.models]
-    if not any(len(table.batch) for table in tables):
+def points_of(problem: Problem, entry: FleetEntry, data: IgniterProfiles, edges: Edges) -> Points | None:
+    """The points that no other point dominates; None if there are none. Each group has one workload."""
+    instance, groups = problem.instance, problem.groups
+    at = rate_points(instance, data, groups, entry.type.mps_clients if entry.mps else 1)
+    of = np.array([one.members[0] for one in groups], int)
+    every = np.array([replica_of(instance, w, Running(model, batch, 1, share_of_units(at.gpu.unit_share, units)), 0.0)
+                      for w, model, batch, units in zip(*(column.tolist() for column in (
+                          of[at.group], at.model, at.batch, at.units.astype(float))), strict=True)], object)
+    kept, high_ms, rps = list[int](), list[float](), list[float]()
+    for point, first in enumerate(slowed_ms(at.gpu, at.base_ms, at.power_w).tolist()):
+        line, after_ms, least_rps = at.line[point], at.after_ms[point], at.least_rps[at.group[point]]
+        known = np.isfinite(at.each_ms[line])
+        hold_ms, each_ms = (np.append(0.0, table[line, known]) for table in (at.hold_ms, at.each_ms))
+        last = float(at.room_ms[point])
+        if least_rps > 0:
+            last = min(last, float(np.interp(1000 / least_rps, each_ms, hold_ms) - after_ms))
+        if first <= last:
+            ends = [first, *sorted(one for one in edges.get(every[point], ()) if first < one < last), last]
+            kept += [point] * (len(ends) - 1)
+            high_ms += ends[1:]
+            rps += (1000 / np.interp(np.array(ends[:-1]) + after_ms, hold_ms, each_ms)).tolist()
+    if not kept:
         return None
-    joined: dict[str, Any] = {name: np.concatenate([getattr(table, name) for table in tables])
-                              for name, value in tables[0]._asdict().items() if isinstance(value, np.ndarray)}
-    terms = map(np.concatenate, zip(*(table.terms for table in tables), strict=True))
-    return tables[0]._replace(**joined, terms=igniter.Terms(*terms))
-
-
-def _levels(instance: Instance, entry: FleetEntry, data: IgniterProfiles, w: int, number: int,
-            edges: Mapping[Base, set[float]]) -> Points:
-    """The undominated points of one model of a workload."""
-    workload, planned = instance.workloads[w], instance.planned_rps(instance.workloads[w])
-    alone, counted = _alone(instance, entry, data, w, number), instance.objective == THROUGHPUT
-    rule, budget_ms = instance.policy.rule_for(workload), instance.budget_ms(workload) * (1 + TOLERANCE)
-    whole = workload.max_replicas == 1 and workload.max_share_per_gpu == 1
-    room_ms = budget_ms - alone.load_ms
-    if whole:
-        with np.errstate(divide="ignore"):
-            room_ms = rule.room_ms(alone.batch, max(planned / (1 + TOLERANCE), SLOW_RPS), alone.load_ms, budget_ms)
-    kept, low_ms, high_ms = list[int](), list[float](), list[float]()
-    for at in np.flatnonzero(alone.room_ms <= room_ms * (1 + TOLERANCE)).tolist():
-        first, last = float(alone.room_ms[at]), float(room_ms[at])
-        ends = [first, *sorted(one for one in edges.get(alone.base(at), ()) if first < one < last), last]
-        kept += [at] * (len(ends) - 1)
-        low_ms += ends[:-1]
-        high_ms += ends[1:]
-    table, low = alone.only(np.array(kept, int)), np.array(low_ms)
-    full = instance.policy.latency_budget == FULL_BATCHES  # a longer batch may carry more under this rule
-    rps = (1000 * table.batch / low if full else
-           rule.capacity_rps(table.batch, 1, low, table.load_ms + low, budget_ms))
-    part = np.minimum(rps / planned if planned and not whole else np.ones(len(low)), workload.max_share_per_gpu)
-    most = np.minimum(table.limit // table.units, min(table.clients, workload.max_replicas or table.clients))
-    if not counted:
-        useful = np.ceil(workload.max_share_per_gpu / np.maximum(part, 1e-9) * (1 - TOLERANCE)).astype(int)
-        most = np.minimum(most, np.maximum(useful, max(workload.min_replicas, 1)))
-    table = table._replace(room_ms=np.maximum(high_ms, low), rps=rps, part=part, most=most).only(
-        np.flatnonzero(part > 0))
-    features = np.column_stack([-table.units, -table.memory_gib, -table.criteria(), table.part, table.rps * counted])
-    return table.only(undominated(features, most=len(features)))
-
-
-def _alone(instance: Instance, entry: FleetEntry, data: IgniterProfiles, w: int, number: int) -> Points:
-    """Every batch size and number of units of a model; ``room_ms`` is the time for which a batch holds its process
-    alone on a GPU.
-    """
-    share = data.hardware.unit_share
-    model, limit, sizes = instance.workloads[w].models[number], units_of(share), np.arange(1, data.max_batch + 1)
-    units, batch = (axis.ravel() for axis in np.meshgrid(np.arange(1, limit + 1), sizes))
-    known = np.array([data.stated[model].memory_gib(size) or 0.0 for size in sizes.tolist()])[batch - 1]
-    terms = igniter.solo_terms(data, model, batch, np.asarray(share * units, np.float64))
-    if instance.policy.rule.random_arrivals:  # smaller batches may demand more
-        terms = igniter.Terms(*(column.ravel() for column in igniter.most_demanding(
-            igniter.Terms(*(column.reshape(len(sizes), -1) for column in terms)), axis=0)))
-    demand = np.column_stack([terms.cache, terms.power_w])
-    nothing, one = np.zeros(len(batch)), np.ones(len(batch), int)
-    table = Points(data, limit, clients_of(entry, WHOLE), entry.type.memory_gib, w * one, number * one, batch, units,
-                   known, terms.load_ms, nothing, nothing, nothing, demand, one, terms)
-    return table._replace(room_ms=table.hold_ms(np.arange(len(batch)), 1, np.zeros((1, 2))))
+    table = Points(at, of[at.group], every, *np.zeros((5, len(every)))).only(np.array(kept))
+    at, group = table.at, table.at.group
+    asked_rps, share, least = np.array([(one.asked_rps, min(one.cap_rps / one.asked_rps, 1.0), max(one.least, 1))
+                                        for one in groups])[group].T
+    part, most = np.minimum(np.array(rps) / asked_rps, share), np.minimum(at.limit // at.units, at.copies[group])
+    if not problem.fills:
+        most = np.minimum(most, np.maximum(np.ceil(share / part * (1 - TOLERANCE)), least).astype(int))
+    gib = [data.stated[instance.model_of(one)].memory_gib(one.batch) or 0.0 for one in table.run]
+    table = table._replace(memory=np.array(gib) / entry.type.memory_gib, room_ms=np.array(high_ms), rps=np.array(rps),
+                           part=part, most=most)
+    return table.undominated(-at.units, -table.memory, -at.cache, -at.power_w, table.tolerance(), part,
+                             table.rps * problem.fills)
 
 
 def keep_deadlines(program: Description, name: str, points: Points, x: Sequence[int], taken: Sequence[int]) -> None:
@@ -177,27 +129,24 @@ def keep_deadlines(program: Description, name: str, points: Points, x: Sequence[
     the one that is 1 if there are any. Levels of what slows replicas (neighbours, L2 utilisation, power above the cap)
     have only lower rows: a level above the true amount only makes other rows harder to keep.
     """
-    hardware, terms = points.data.hardware, points.terms
-    deadline_ms = points.room_ms - terms.feedback_ms
-    others = program.level(f"others_{name}", [(1.0, one) for one in x], 1, points.clients)
+    at, gpu, room_ms = points.at, points.at.gpu, points.room_ms
+    others = program.level(f"others_{name}", [(1.0, one) for one in x], 1, at.most)
     shared = program.whole(f"shared_{name}", 1)  # whether a replica has neighbours
-    program.at_most([(1.0, others), (-(points.clients - 1), shared)], 0)
+    program.at_most([(1.0, others), (-(at.most - 1), shared)], 0)
     program.at_most([(2.0, shared), *((-1.0, one) for one in x)], 0)
-    cache = program.level(f"cache_{name}", list(zip(terms.cache.tolist(), x, strict=True)), 0,
-                   _fullest(points, terms.cache))
-    power, left = terms.power_w / hardware.power_cap_w, 1 - hardware.idle_power_w / hardware.power_cap_w
+    cache = program.level(f"cache_{name}", list(zip(at.cache.tolist(), x, strict=True)), 0, _fullest(at, at.cache))
+    power, left = at.power_w / gpu.cap_w, 1 - gpu.idle_w / gpu.cap_w
     excess = program.level(f"excess_{name}", list(zip(power.tolist(), x, strict=True)), left,
-                    max(_fullest(points, power) - left, 0.0))
-    per_neighbour = terms.kernels * hardware.scheduling_slope_ms / deadline_ms
-    per_sharing = terms.kernels * hardware.extra_delay_ms(2) / deadline_ms - per_neighbour
-    per_cache = terms.active_ms * terms.cache_sensitivity / deadline_ms
-    per_excess = -hardware.clock_slope_mhz_per_w * hardware.power_cap_w / hardware.max_clock_mhz
-    room = 1 - (terms.scheduling_ms + terms.active_ms) / deadline_ms + per_cache * terms.cache  # not its own
-    for at, when in enumerate(taken):
-        program.at_most([(per_neighbour[at], others), (per_sharing[at], shared), (per_cache[at], cache),
-                         (per_excess, excess)], room[at], when)
+                           max(_fullest(at, power) - left, 0.0))
+    per_neighbour = at.kernels * gpu.delay_slope_ms / room_ms
+    per_sharing = at.kernels * (gpu.delay_slope_ms + gpu.delay_intercept_ms) / room_ms
+    per_cache = at.cache_ms / room_ms
+    room = 1 - at.base_ms / room_ms + per_cache * at.cache  # not its own
+    for point, when in enumerate(taken):
+        program.at_most([(per_neighbour[point], others), (per_sharing[point], shared), (per_cache[point], cache),
+                         (gpu.clock_loss * gpu.cap_w, excess)], room[point], when)
 
 
-def _fullest(points: Points, demand: Floats) -> float:
+def _fullest(at: RatePoints, demand: Floats) -> float:
     """What no sum of a demand within the units of a GPU exceeds."""
-    return float((demand / points.units).max(initial=0.0)) * points.limit
+    return float((demand / at.units).max(initial=0.0)) * at.limit

@@ -14,23 +14,23 @@ an *open* slot stands for any pattern that is not listed: it carries what worths
     replicas        between min_replicas and max_replicas
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.assignment.description import Description, Terms, Values
-from provision.formulations.assignment.patterns import Held, PatternReplica, SlicePattern, parts_of, plan_of
-from provision.formulations.assignment.points import Base, Points, keep_deadlines
+from provision.formulations.assignment.patterns import Held, SlicePattern, parts_of, plan_of
+from provision.formulations.assignment.points import Points, keep_deadlines
 from provision.formulations.assignment.slots import Slots
-from provision.formulations.pricing.listing import undominated
+from provision.formulations.linear.description import Description, Terms, Values
+from provision.models.base.arrays import Floats
 from provision.models.base.tolerances import LOOSE, RELAXED, TOLERANCE
 from provision.models.hardware.gpu import WHOLE
-from provision.models.performance.sm_shares import share_of_units
-from provision.models.plans.plan import Plan
+from provision.models.plans.plan import Plan, Replica, Slice
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.objective import objective_of
+from provision.models.problem.prediction import carried_rps, predict_slice
 
 Places = dict[tuple[int, int, int], int]
 """Variables by block, slice type and start."""
@@ -44,14 +44,15 @@ class Block(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What slots hold: a variable that counts it, and for each one the parts of workloads' rates that it carries, its
-    replicas by workload, and the requests/s that it could carry. It is a pattern, or a replica at a point of a table.
+    """What slots hold: a variable that counts it, and for each one (workloads,) the parts of rates that it carries and
+    its numbers of replicas, and the requests/s that it could carry. It is a pattern, or a replica at a point of a
+    table.
     """
 
     variable: int
     slice_type: int
-    parts: Mapping[int, float]
-    replicas: Mapping[int, int]
+    parts: Floats
+    number: Floats
     rps: float
     pattern: SlicePattern = ()
     at: tuple[Points, int] | None = None
@@ -108,9 +109,9 @@ class Model:
                 program.at_most(placed, most)
             filled = [program.whole(f"count_{b}_{k}_{q}", most) for q in range(len(slots.patterns))]
             for variable, pattern in zip(filled, slots.patterns, strict=True):
-                parts = {w: min(part, 1.0) for w, part in parts_of(self.instance, pattern).items()}
-                self.choices[b].append(Choice(variable, k, parts, Counter(one.workload for one in pattern),
-                                              sum(one.capacity_rps for one in pattern), pattern))
+                parts, number = parts_of(self.instance, pattern)
+                self.choices[b].append(Choice(variable, k, np.minimum(parts, 1), number,
+                                              sum(one.rate_rps for one in pattern), pattern))
             filled += [self._add_points(b, k, table, block.many) for table in slots.tables]
             if opened and not slots.stated:
                 self.open[b, k] = program.whole(f"open_{b}_{k}", most)
@@ -120,24 +121,16 @@ class Model:
 
     def _add_points(self, b: int, k: int, table: Points, many: int) -> int:
         """Add the replicas at points of GPUs; return the variable that counts GPUs with points."""
-        program, name = self.program, f"{b}_{k}_{len(self.program.rows)}"
-        if many > 1:  # without rows of interference, a point that takes less and carries more dominates
-            costs = np.column_stack([table.units, table.memory_gib, -table.part, -table.rps * self.counted])
-            mine = [np.flatnonzero(table.workload == w) for w in np.unique(table.workload)]
-            table = table.only(np.concatenate([at[undominated(-costs[at], most=len(at))] for at in mine]))
+        program, at, name = self.program, table.at, f"{b}_{k}_{len(self.program.rows)}"
         mode = program.whole(f"mode_{name}", many)
         x = [program.whole(f"x_{name}_{point}", many * most) for point, most in enumerate(table.most.tolist())]
-        program.at_most([*zip(table.units.astype(float).tolist(), x, strict=True), (-table.limit, mode)], 0)
-        program.at_most([*((1.0, one) for one in x), (-table.clients, mode)], 0)
-        if table.memory_gib.any():
-            memory = (table.memory_gib / table.memory_limit_gib).tolist()
-            program.at_most([*zip(memory, x, strict=True), (-1 - LOOSE, mode)], 0)
+        for taken, limit in ((at.units, at.limit), (np.ones(len(x)), at.most), (table.memory, 1 + LOOSE)):
+            program.at_most([*zip(taken.astype(float).tolist(), x, strict=True), (-limit, mode)], 0)
         if many == 1:
             keep_deadlines(program, name, table, x, [self._taken(one) for one in x])
-        for point, variable in enumerate(x):
-            w = int(table.workload[point])
-            self.choices[b].append(Choice(variable, k, {w: float(table.part[point])}, {w: 1}, float(table.rps[point]),
-                                          at=(table, point)))
+        each = np.eye(len(self.planned_rps))[table.workload]
+        self.choices[b] += [Choice(variable, k, each[point] * table.part[point], each[point], float(table.rps[point]),
+                                   at=(table, point)) for point, variable in enumerate(x)]
         return mode
 
     def _taken(self, x: int) -> int:
@@ -155,7 +148,7 @@ class Model:
         """
         workload, total = self.instance.workloads[w], list[tuple[float, int]]()
         for b, block in enumerate(self.blocks):
-            here = [(one.parts[w], one.variable) for one in self.choices[b] if w in one.parts]
+            here = [(float(one.parts[w]), one.variable) for one in self.choices[b] if one.parts[w]]
             if here and workload.max_share_per_gpu < 1:  # what is routed to the GPU
                 routed = self.program.amount(f"routed_{b}_{w}", workload.max_share_per_gpu * block.many)
                 self.program.at_most([(1.0, routed), *((-part, one) for part, one in here)], 0)
@@ -166,8 +159,7 @@ class Model:
             offers = [(1.0, one) for (_, v), one in self.offer.items() if v == w]
             self.rated[w] = len(self.program.rows)
             self.program.at_most([(-part, one) for part, one in [*total, *offers]], (RELAXED if offers else LOOSE) - 1)
-        replicas = [(float(one.replicas[w]), one.variable) for choices in self.choices for one in choices
-                    if w in one.replicas]
+        replicas = [(float(one.number[w]), one.variable) for choices in self.choices for one in choices]
         if workload.min_replicas and not self.open:
             self.program.at_most([(-many, one) for many, one in replicas], -workload.min_replicas)
         if workload.max_replicas is not None:
@@ -190,8 +182,7 @@ class Model:
         """Set the objective, with rows that say what is known, and that equal GPUs stand in descending order of a
         weighted sum of what they hold, used ones first.
         """
-        held = [[(float(at + 1 if one.at is None else 1 + min(one.parts)), one.variable)
-                 for at, one in enumerate(choices)] for choices in self.choices]
+        held = [[(at + 1.0, one.variable) for at, one in enumerate(choices)] for choices in self.choices]
         for b in (b for b in range(1, len(self.blocks)) if self.blocks[b] == self.blocks[b - 1]):
             self.program.at_most([(1.0, self.used[b]), (-1.0, self.used[b - 1])], 0)
             self.program.at_most([*held[b], *((-number, one) for number, one in held[b - 1])], 0)
@@ -209,40 +200,40 @@ class Model:
         if bound is not None and np.isfinite(bound) and not self.counted:
             program.at_most([(-weight / scale, one) for weight, one in terms], -bound / scale * (1 - TOLERANCE))
 
-    def plan(self, values: Values, name: str, edges: dict[Base, set[float]]) -> Plan | None:
+    def plan(self, values: Values, name: str) -> Plan | None:
         """The plan of a solution; None if equal GPUs are together, or replicas break an SLO or carry less than they
-        claim. Then ``edges`` have got what refines the model.
+        claim. Then slots have got the edges that refine the model.
         """
         if any(block.many > 1 for block in self.blocks) or any(values[one] > 0.5 for one in self.open.values()):
             return None
         gpus = list[Held]()
         for b in range(len(self.blocks)):
             chosen = defaultdict[int, list[SlicePattern]](list)
-            held = defaultdict[int, list[tuple[Points, int]]](list)
+            points = defaultdict[int, list[tuple[Points, int]]](list)
             for one in self.choices[b]:
                 many = round(values[one.variable])
                 chosen[one.slice_type] += [one.pattern] * many if one.pattern else []
-                held[one.slice_type] += [one.at] * many if one.at else []
-            for k, points in held.items():
-                chosen[k] += [self._pattern(points[0][0], [at for _, at in points], edges)] if points else []
+                points[one.slice_type] += [one.at] * many if one.at else []
+            for k, held in points.items():
+                chosen[k] += [self._pattern(self.slots[k], held)] if held else []
             stood = [(k, s) for (at, k, s), place in self.place.items() if at == b and values[place] > 0.5]
             gpus.append([(self.slots[k].slice_type.profile, s, chosen[k].pop()) for k, s in stood if chosen[k]])
         return plan_of(self.instance, [block.entry for block in self.blocks], gpus, name)
 
-    def _pattern(self, table: Points, held: list[int], edges: dict[Base, set[float]]) -> SlicePattern:
+    def _pattern(self, slots: Slots, held: Sequence[tuple[Points, int]]) -> SlicePattern:
         """The pattern of a GPU with points, at the rates that its replicas carry by the performance model, 0 where they
         break an SLO. If they carry less than their points claim, levels get edges.
         """
-        at, replicas = np.array(held), list[PatternReplica]()
-        hold_ms = table.hold_ms(at, len(at), np.maximum(table.demand[at].sum(axis=0) - table.demand[at], 0.0))
-        for one, hold in zip(held, hold_ms.tolist(), strict=True):
-            (w, model, batch, units), latency_ms = table.base(one), np.array([table.load_ms[one] + hold])
-            workload = self.instance.workloads[w]
-            budget_ms = self.instance.budget_ms(workload) * (1 + TOLERANCE)
-            carried = float(self.instance.policy.rule_for(workload).capacity_rps(
-                np.array([batch]), 1, np.array([hold]), latency_ms, budget_ms)[0]) if latency_ms <= budget_ms else 0.0
-            claimed = table.rps[one] if self.counted else table.part[one] * self.planned_rps[w]
-            if carried < claimed * (1 - RELAXED) and np.isfinite(hold):
-                edges[table.base(one)].add(hold * (1 - RELAXED))
-            replicas.append(PatternReplica(w, model, batch, 1, share_of_units(1 / table.limit, float(units)), carried))
+        instance, replicas = self.instance, list[Replica]()
+        claimed = [table.run[at].model_copy(update={"rate_rps": float(
+            table.rps[at] if self.counted else table.part[at] * self.planned_rps[table.workload[at]])})
+            for table, at in held]
+        told = predict_slice(instance, slots.entry.gpu, Slice(profile=WHOLE, replicas=tuple(claimed)))
+        for (table, at), one, found in zip(held, claimed, told, strict=True):
+            budget_ms = instance.budget_ms(instance.workload[one.workload]) * (1 + TOLERANCE)
+            carried = carried_rps(instance, one, found) if found and found.latency_ms <= budget_ms else 0.0
+            if found and carried < one.rate_rps * (1 - RELAXED):
+                busy_ms = 1000 * one.batch / found.throughput_rps - float(table.at.after_ms[at])
+                slots.edges[table.run[at]].add(busy_ms * (1 - RELAXED))
+            replicas.append(one.model_copy(update={"rate_rps": carried}))
         return tuple(replicas)

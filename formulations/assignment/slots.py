@@ -6,14 +6,15 @@ of `provision.formulations.pricing` lists. Where an oracle lists none, it prices
 that any pattern is worth. This module is the only one here that asks oracles.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from provision.formulations.assignment.patterns import PatternReplica, SlicePattern, alone, parts_of
-from provision.formulations.assignment.points import Base, Points, points_of
+from provision.formulations.assignment.patterns import SlicePattern, alone, parts_of, replica_of
+from provision.formulations.assignment.points import Points, points_of
 from provision.formulations.linear.highs import Rows, solve_linear
 from provision.formulations.pricing.listing import TooManyError, undominated
 from provision.formulations.pricing.mps.sets import InterferingSets
@@ -27,6 +28,7 @@ from provision.models.base.tolerances import FORGIVEN
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.igniter import IgniterProfiles
+from provision.models.plans.plan import Replica
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.objective import objective_of
 from provision.models.problem.workload import FleetEntry
@@ -45,8 +47,8 @@ class Slots:
         (workloads,) worths of whole rates. Together they are at most 1 in one slot, whatever it holds.
     most_rps
         The most requests/s that a slot can carry, for the objective max_throughput.
-    files, tables
-        The data files under whose interference replicas share the slot, and their operating points.
+    files, tables, edges
+        The data files under whose interference replicas share the slot, their operating points, and ends of levels.
     """
 
     def __init__(self, problem: Problem, single: Problem, k: int, until: Deadline) -> None:
@@ -57,17 +59,23 @@ class Slots:
         self.most_rps, self.entry = np.inf, instance.fleet[entry]
         shared = shared_files(instance, self.entry, profile)
         self.files = [data for data in shared if isinstance(data, IgniterProfiles)]
-        self.patterns = [one for one in alone(problem.segments, k) if instance.performance_of(self.entry.gpu, (
-            instance.workloads[one[0].workload].models[one[0].model]), profile) not in self.files]  # else points do
+        self.patterns = [one for one in alone(instance, problem.segments, k) if instance.performance_of(
+            self.entry.gpu, instance.model_of(one[0]), profile) not in self.files]  # else points do
         for data in shared:
             if data not in self.files:
                 self._share(Shareable(k, data), until)
-        self.list_points({})
+        self.edges = defaultdict[Replica, set[float]](set)
+        self.list_points()
 
     @property
     def stated(self) -> bool:
         """Whether all that a slot may hold is known. If not, it may be *open*, with patterns that nobody knows."""
         return not self.oracles
+
+    @property
+    def refinements(self) -> int:
+        """How often the levels of points have been refined."""
+        return sum(map(len, self.edges.values()))
 
     def _share(self, shared: Shareable, until: Deadline) -> None:
         """List the undominated patterns of a data file. Where they are too many, or not known, keep its oracle."""
@@ -84,9 +92,9 @@ class Slots:
             self.oracles.append(oracle)
             self.further.append(RoleRates(self.single, shared))
 
-    def list_points(self, edges: Mapping[Base, set[float]]) -> None:
-        """List the operating points anew. ``edges`` are ends of levels (see `points`)."""
-        tables = [points_of(self.instance, self.entry, data, edges) for data in self.files]
+    def list_points(self) -> None:
+        """List the operating points anew."""
+        tables = [points_of(self.problem, self.entry, data, self.edges) for data in self.files]
         self.tables: list[Points] = [one for one in tables if one is not None]
 
     def ask(self, prices: Floats, floor: float) -> bool:
@@ -106,10 +114,10 @@ class Slots:
                 self.patterns += patterns_of(problem, listing, 1.0 if found.planned else GENEROUS)
         self.patterns = list(dict.fromkeys(self.patterns))
         if problem.fills:
-            self.most_rps = max([bound, *(sum(held.capacity_rps for held in one) for one in self.patterns)])
+            self.most_rps = max([bound, *(sum(held.rate_rps for held in one) for one in self.patterns)])
         else:
-            parts = [parts_of(self.instance, one) for one in self.patterns]
-            bound = max([bound, *(sum(worth[w] * min(part, 1) for w, part in one.items()) for one in parts)])
+            parts = (np.minimum(parts_of(self.instance, one)[0], 1) for one in self.patterns)
+            bound = max([bound, *(float(one @ worth) for one in parts)])
             self.worths += [worth / bound] if 0 < bound < np.inf else []
         return len(self.patterns) > known
 
@@ -123,17 +131,10 @@ def slots_of(instance: Instance, until: Deadline) -> list[Slots]:
 
 def patterns_of(problem: Problem, listing: Listing, raised: float) -> Iterator[SlicePattern]:
     """Yield the patterns of a Listing whose rates are ``raised`` by a factor."""
-    groups = problem.groups
-    asked_rps = [np.inf if problem.fills else group.asked_rps for group in groups]
+    owners = [(group.members[0], np.inf if problem.fills else group.asked_rps) for group in problem.groups]
     for row in range(len(listing.rps)):
-        left_rps, kept = list(asked_rps), []
-        for one, rate in sorted(zip(*listing.rated(row), strict=True), key=lambda pair: -pair[1]):
-            if left_rps[one.group] > 0:  # replicas beyond the rate are left out, which slows nobody down
-                left_rps[one.group] -= rate
-                carried = asked_rps[one.group] if rate >= asked_rps[one.group] else rate / raised
-                kept.append(PatternReplica(groups[one.group].members[0], one.run.model, one.run.batch,
-                                           one.run.processes, one.run.sm_share, carried, one.run.turn))
-        yield tuple(kept)
+        yield tuple(replica_of(problem.instance, w, one.run, asked_rps if rate >= asked_rps else rate / raised)
+                    for one, rate in zip(*listing.rated(row), strict=True) for w, asked_rps in [owners[one.group]])
 
 
 def shared_files(instance: Instance, entry: FleetEntry, profile: str) -> list[PerformanceFile]:
@@ -144,32 +145,29 @@ def shared_files(instance: Instance, entry: FleetEntry, profile: str) -> list[Pe
                 data.sharing == "always" or data.helps_sharing(profile)))]
 
 
-def worths_of(instance: Instance, slots: Sequence[Slots], until: Deadline) -> Floats | None:
-    """(entries, workloads) worths, those on one GPU of an entry at most 1 together, where every workload has one
-    replica and all share whole GPUs by iGniter's model; None elsewhere, if a workload is on no GPU, or in want of time.
+def add_worths(instance: Instance, slots: Sequence[Slots], until: Deadline) -> None:
+    """Add worths where every workload has one replica and all share whole GPUs by iGniter's model; not if a workload is
+    on no GPU, or in want of time.
 
     They are the prices of a linear program over all sets of workloads that may share a GPU (Gilmore and Gomory's, for
     bins with few items).
     """
+    prices = [objective_of(instance).weight(one.entry) for one in slots]
     single = all(one.max_replicas == 1 and not one.variants and (one.min_replicas or one.rate_rps)
                  for one in instance.workloads)
-    prices, sets = np.array([objective_of(instance).weight(entry) for entry in instance.fleet]), list[Floats]()
-    if not single or instance.objective == THROUGHPUT or (prices <= 0).any() or any(
-            len(one.files) != 1 or one.patterns or not isinstance(one.files[0], IgniterProfiles) for one in slots):
-        return None
+    if not single or instance.objective == THROUGHPUT or min(prices, default=0) <= 0 or any(
+            len(one.files) != 1 or one.patterns for one in slots):
+        return
     demands = [((one.model,), instance.budget_ms(one), instance.planned_rps(one)) for one in instance.workloads]
-    for one in slots:
-        every = InterferingSets(tables_of(one.files[0], instance.shared_rule, demands)).every(until)
-        if every is None:
-            return None
-        sets += [np.isin(np.arange(len(demands)), groups) / prices[one.slice_type.entry] for groups in every]
-    rows = np.array(sets).reshape(-1, len(demands))
-    if not rows.any(axis=0).all():
-        return None
+    sets = [InterferingSets(tables_of(one.files[0], instance.shared_rule, demands)).every(until) for one in slots]
+    rows = np.array([np.isin(np.arange(len(demands)), groups) / price for price, every in zip(prices, sets, strict=True)
+                     for groups in every or ()]).reshape(-1, len(demands))
+    if None in sets or not rows.any(axis=0).all():
+        return
     found = solve_linear(Rows(-np.ones(len(demands)), csr_array(-rows), -np.ones(len(rows)), np.zeros(len(demands)),
                               np.full(len(demands), np.inf)))
-    if found is None:
-        return None
-    worths = np.maximum(found.x, 0.0)
-    most = max(1.0, float((rows @ worths).max())) * (1 + FORGIVEN)
-    return np.asarray(worths / (most * prices[:, None]))
+    if found is not None:
+        worths = np.maximum(found.x, 0.0)
+        worths /= max(1.0, float((rows @ worths).max())) * (1 + FORGIVEN)
+        for one, price in zip(slots, prices, strict=True):
+            one.worths.append(worths / price)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.assignment.patterns import PatternReplica, SlicePattern, alone, parts_of
+from provision.formulations.assignment.patterns import SlicePattern, alone, parts_of, replica_of
 from provision.formulations.assignment.slots import shared_files
 from provision.formulations.pricing.listing import TooManyError, undominated
 from provision.formulations.pricing.mps.sets import InterferingSets
@@ -26,6 +26,7 @@ from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.gpulets import Gpulets
 from provision.models.performance.igniter import IgniterProfiles
+from provision.models.plans.plan import Replica
 from provision.models.problem.instance import Instance
 
 MOST_PATTERNS = 20_000
@@ -69,7 +70,7 @@ def options_of(instance: Instance, segments: Segments, running: Iterable[Going],
     for k, slice_type in enumerate(segments.slice_types):
         asked = _Asked(instance, slice_type, [going for going in runs if going.slice_type == k], until)
         shared = _shared(asked)
-        every = [*alone(segments, k), *shared]
+        every = [*alone(instance, segments, k), *shared]
         found.anew.append(_undominated(instance, every, len) if shared else every)
         for going in asked.here:
             found.on[going] = _going_on(instance, going, [*every, *_alone_on(asked, going)])
@@ -81,11 +82,11 @@ def _alone_on(asked: _Asked, going: Going) -> Iterator[SlicePattern]:
     """
     instance, (entry, profile, *_) = asked.instance, asked.slice_type
     for key in {key for key in going.keys if key.sm_share == 1}:
-        workload = instance.workloads[key.workload]
-        rps, _, batch, _ = best_point(instance, instance.fleet[entry], profile, workload, workload.models[key.model],
+        workload = instance.workload[key.workload]
+        rps, _, batch, _ = best_point(instance, instance.fleet[entry], profile, workload, key.model or workload.model,
                                       key.processes)
         if rps:
-            yield (PatternReplica(key.workload, key.model, batch, key.processes, 1.0, rps),)
+            yield (Replica(**key._asdict(), batch=batch, rate_rps=rps),)
 
 
 def _shared(asked: _Asked) -> list[SlicePattern]:
@@ -107,19 +108,17 @@ def _turns(asked: _Asked, data: Gpulets) -> list[SlicePattern]:
     """The patterns of whole GPUs on which replicas take turns."""
     instance = asked.instance
     groups = [group._replace(members=(one,)) for group in groups_of(instance) for one in group.members]
-    number = {group.members[0]: at for at, group in enumerate(groups)}
+    number = {instance.workloads[group.members[0]].name: at for at, group in enumerate(groups)}
     most = Counter[Key]()
     for going in asked.here:
         most |= Counter(going.keys)
-    running = {(number[key.workload], key.model, key.sm_share): many for key, many in most.items()
-               if key.workload in number}
+    running = {(number[key.workload], groups[number[key.workload]].models.index(key.model) if key.model else 0,
+                key.sm_share): many for key, many in most.items() if key.workload in number}
     found = listing(Problem(instance, groups), asked.slice_type, data, running, asked.until)
     if found is None or len(found.rps) > MOST_PATTERNS:
         raise TooManyError
-    return [tuple(
-        PatternReplica(groups[one.group].members[0], one.run.model, one.run.batch, one.run.processes, one.run.sm_share,
-                       rps, one.run.turn) for one, rps in zip(*found.rated(row), strict=True))
-        for row in range(len(found.rps))]
+    return [tuple(replica_of(instance, groups[one.group].members[0], one.run, rps)
+                  for one, rps in zip(*found.rated(row), strict=True)) for row in range(len(found.rps))]
 
 
 def _one_replica_each(asked: _Asked, data: IgniterProfiles) -> list[SlicePattern]:
@@ -137,13 +136,14 @@ def _one_replica_each(asked: _Asked, data: IgniterProfiles) -> list[SlicePattern
     if every is None:
         raise TooManyError
     found = {groups: runs for groups in _timely(every, asked.until) if (runs := free.holds(groups)) is not None}
-    patterns = [_pattern(instance, groups, runs, ()) for groups, runs in found.items()]
+    patterns, names = [_whole(instance, *one) for one in found.items()], list(instance.workload)
     for going in asked.here:
         keys = list(dict.fromkeys(going.keys))
-        fixed = InterferingSets(tables_of(data, rule, [*demands, *(demands[key.workload] for key in keys)],
+        owners = [*range(len(names)), *(names.index(key.workload) for key in keys)]
+        fixed = InterferingSets(tables_of(data, rule, [demands[w] for w in owners],
                                           [max(round(key.sm_share / unit_share), 1) for key in keys]))
-        patterns += [_pattern(instance, members, runs, keys) for groups in _timely(found, asked.until)
-                     for members, runs in _most_going_on(fixed, groups, keys, len(demands))]
+        patterns += [_whole(instance, *one) for groups in _timely(found, asked.until)
+                     for one in _most_going_on(fixed, groups, owners)]
     return patterns
 
 
@@ -155,29 +155,30 @@ def _timely(sets: Iterable[tuple[int, ...]], until: Deadline) -> Iterator[tuple[
         yield groups
 
 
-def _most_going_on(sets: InterferingSets, groups: tuple[int, ...], keys: Sequence[Key], workloads: int
-                   ) -> Iterator[tuple[tuple[int, ...], list[Running]]]:
-    """Yield the patterns of a set of workloads in which a maximal set of running replicas goes on: their members, of
-    which indices beyond those of workloads are running replicas (``keys``), and how these run.
+def _most_going_on(sets: InterferingSets, groups: tuple[int, ...], owners: Sequence[int]
+                   ) -> Iterator[tuple[Sequence[int], list[Running]]]:
+    """Yield the patterns of a set of workloads in which a maximal set of running replicas goes on: the workloads, and
+    how their replicas run.
+
+    ``owners`` are the workloads of the demands of ``sets``: first of the workloads themselves, in order, then of the
+    running replicas.
     """
-    mine = [at for at, key in enumerate(keys) if key.workload in groups]
+    mine = [at for at in range(max(owners) + 1, len(owners)) if owners[at] in groups]
     held: list[frozenset[int]] = []
     for kept in (frozenset(one) for size in range(len(mine), 0, -1) for one in combinations(mine, size)):
-        stay = {keys[at].workload for at in kept}
+        stay = {owners[at] for at in kept}
         if len(stay) == len(kept) and not any(kept <= larger for larger in held):
-            members = (*(one for one in groups if one not in stay), *(workloads + at for at in sorted(kept)))
+            members = (*(one for one in groups if one not in stay), *sorted(kept))
             runs = sets.holds(members)
             if runs is not None:
                 held.append(kept)
-                yield members, runs
+                yield [owners[at] for at in members], runs
 
 
-def _pattern(instance: Instance, members: Sequence[int], runs: Sequence[Running], keys: Sequence[Key]) -> SlicePattern:
-    """The pattern of some members. A member whose index exceeds those of workloads is a running replica (``keys``)."""
-    running = dict(enumerate(keys, len(instance.workloads)))
-    rows = [(run, running.get(one, Key(one, 0, 1, run.sm_share))) for one, run in zip(members, runs, strict=True)]
-    return tuple(PatternReplica(key.workload, key.model, run.batch, 1, key.sm_share, instance.planned_rps(
-        instance.workloads[key.workload])) for run, key in rows)
+def _whole(instance: Instance, workloads: Iterable[int], runs: Iterable[Running]) -> SlicePattern:
+    """The pattern of replicas that carry the whole rates of some workloads."""
+    return tuple(replica_of(instance, w, run, instance.planned_rps(instance.workloads[w]))
+                 for w, run in zip(workloads, runs, strict=True))
 
 
 def _going_on(instance: Instance, going: Going, patterns: Iterable[SlicePattern]) -> list[tuple[SlicePattern, int]]:
@@ -194,19 +195,18 @@ def _going_on(instance: Instance, going: Going, patterns: Iterable[SlicePattern]
 
 def _snapped(pattern: SlicePattern, going: Going) -> SlicePattern:
     """A pattern with the SM shares of running replicas in place of shares that differ from them only by rounding."""
-    return tuple(one._replace(sm_share=next(
+    return tuple(one.model_copy(update={"sm_share": next(
         (key.sm_share for key in going.keys if key.workload == one.workload
-         and abs(key.sm_share - one.sm_share) <= TOLERANCE * key.sm_share), one.sm_share)) for one in pattern)
+         and abs(key.sm_share - one.sm_share) <= TOLERANCE * key.sm_share), one.sm_share)}) for one in pattern)
 
 
 def _undominated(instance: Instance, patterns: Sequence[SlicePattern], started: Callable[[SlicePattern], int]
                  ) -> list[SlicePattern]:
     """The patterns that no other one dominates."""
-    features = np.zeros((len(patterns), 3 * len(instance.workloads) + 1))
+    share, least, limited = np.array([(one.max_share_per_gpu, one.min_replicas, one.max_replicas is not None)
+                                      for one in instance.workloads]).T
+    features = np.zeros((len(patterns), 3 * len(share) + 1))
     for row, pattern in zip(features, patterns, strict=True):
-        row[-1] = -started(pattern)
-        for w, part in parts_of(instance, pattern).items():
-            workload, many = instance.workloads[w], sum(one.workload == w for one in pattern)
-            row[3 * w : 3 * w + 3] = (min(part, workload.max_share_per_gpu), min(many, workload.min_replicas),
-                                      0 if workload.max_replicas is None else -many)
+        parts, number = parts_of(instance, pattern)
+        row[:] = *np.minimum(parts, share), *np.minimum(number, least), *(-number * limited), -started(pattern)
     return [patterns[at] for at in undominated(features, most=len(patterns))]

@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.assignment.description import Description, Terms
 from provision.formulations.assignment.patterns import SlicePattern, parts_of, plan_of
+from provision.formulations.linear.description import Description, Terms
 from provision.formulations.linear.highs import IntegerSolution, solve_integer
 from provision.formulations.pricing.listing import TooManyError
 from provision.formulations.replanning.patterns import Options, options_of
@@ -215,6 +215,7 @@ class _Program:
                 going_on[one.pool, one.going].append((1.0, one.number))
         for terms in (*taken.values(), *going_on.values()):
             self.program.at_most(terms, 0)
+        self.carried = [parts_of(instance, one.pattern) for one in self.held]
         for w in range(len(instance.workloads)):
             self._serve(w)
         for tiers in first_entries(instance).values():
@@ -251,10 +252,10 @@ class _Program:
         """
         workload, share = self.instance.workloads[w], self.instance.workloads[w].max_share_per_gpu
         by_pool, number = defaultdict[int, list[tuple[_Held, float]]](list), list[tuple[float, int]]()
-        for one in self.held:
-            if many := sum(replica.workload == w for replica in one.pattern):
-                by_pool[one.pool].append((one, min(parts_of(self.instance, one.pattern)[w], share)))
-                number.append((many, one.number))
+        for one, (parts, many) in zip(self.held, self.carried, strict=True):
+            if many[w]:
+                by_pool[one.pool].append((one, min(float(parts[w]), share)))
+                number.append((float(many[w]), one.number))
         carried: Terms = [(part, one.number) for several in by_pool.values() for one, part in several]
         if share < 1 and 0 not in by_pool:
             carried = [(1.0, self.program.amount(f"carried_{w}_{pool}", share)) for pool in by_pool]

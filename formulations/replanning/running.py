@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from provision.formulations.assignment.patterns import PatternReplica
 from provision.formulations.pricing.listing import TooManyError
 from provision.formulations.search.segments import Segments
 from provision.models.base.errors import InputError
@@ -22,19 +21,19 @@ APART = "plan: a GPU holds slices that cannot stand together; provision verify s
 
 
 class Key(NamedTuple):
-    """What must not change if a running replica is to go on without a restart: the indices of its workload and model,
-    its number of processes, and its SM share.
+    """What must not change if a running replica is to go on without a restart: its workload, its model (None for the
+    workload's own), its number of processes, and its SM share.
     """
 
-    workload: int
-    model: int
+    workload: str
+    model: str | None
     processes: int
     sm_share: float
 
 
 class Going(NamedTuple):
     """A slice of the running plan: its slice type (-1 if the new problem has none like it) and the keys of its
-    replicas, in ascending order. Replicas that the new problem cannot have are left out.
+    replicas, in order. Replicas that the new problem cannot have are left out.
     """
 
     slice_type: int
@@ -66,8 +65,8 @@ class Layout(NamedTuple):
     turns: tuple[Turn, ...]
 
 
-def key_of(one: PatternReplica) -> Key:
-    """The Key of a replica of a pattern."""
+def key_of(one: Replica) -> Key:
+    """The Key of a replica."""
     return Key(one.workload, one.model, one.processes, one.sm_share)
 
 
@@ -93,7 +92,7 @@ def layouts_of(instance: Instance, segments: Segments, plan: Plan) -> list[Layou
     at = {(one.entry, one.profile): k for k, one in enumerate(segments.slice_types)}
     for gpu in plan.gpus:
         entry = types.get((gpu.gpu, gpu.mig), [-1])[0]
-        going = tuple(Going(k, tuple(sorted(_keys(instance, piece.replicas if k >= 0 else ()))))
+        going = tuple(Going(k, tuple(sorted(_keys(instance, piece.replicas if k >= 0 else ()), key=str)))
                       for piece in gpu.slices for k in (at.get((entry, piece.profile), -1),))
         found.append(Layout(entry, going, turns_of(instance, segments, entry, gpu.slices) if entry >= 0 else ()))
     return found
@@ -101,15 +100,10 @@ def layouts_of(instance: Instance, segments: Segments, plan: Plan) -> list[Layou
 
 def _keys(instance: Instance, replicas: Sequence[Replica]) -> list[Key]:
     """The keys of replicas whose workloads still have their models."""
-    rows, found = {workload.name: w for w, workload in enumerate(instance.workloads)}, list[Key]()
-    for one in replicas:
-        names = instance.workloads[rows[one.workload]].models if one.workload in rows else ()
-        if names and one.model == names[0]:
-            raise TooManyError
-        if names and (one.model is None or one.model in names):
-            model = 0 if one.model is None else names.index(one.model)
-            found.append(Key(rows[one.workload], model, one.processes, one.sm_share))
-    return found
+    there = [one for one in replicas if one.workload in instance.workload]
+    if any(one.model == instance.workload[one.workload].model for one in there):
+        raise TooManyError
+    return [key_of(one) for one in there if instance.model_of(one) in instance.workload[one.workload].models]
 
 
 def turns_of(instance: Instance, segments: Segments, entry: int, slices: Sequence[Slice]) -> tuple[Turn, ...]:

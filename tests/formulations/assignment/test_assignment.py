@@ -3,6 +3,7 @@
 import math
 import random
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,11 +15,12 @@ from synthetic_sharing import random_sharing, same
 
 import provision
 from provision.formulations.assignment import cpsat, milp
-from provision.formulations.assignment.description import Answer
 from provision.formulations.assignment.points import points_of
 from provision.formulations.assignment.rows import Block, Model
-from provision.formulations.assignment.slots import slots_of, worths_of
-from provision.formulations.assignment.solve import MOST_WORKLOADS, solve
+from provision.formulations.assignment.schedule import SCHEDULE, Schedule
+from provision.formulations.assignment.slots import add_worths, slots_of
+from provision.formulations.assignment.solve import solve
+from provision.formulations.linear.description import Answer
 from provision.formulations.pricing.rates import PricedRates, RateOracle, listing_of
 from provision.formulations.search.segments import best_segments
 from provision.instances.generators.families import generate
@@ -29,6 +31,7 @@ from provision.models.problem.search import Search
 from provision.models.problem.workload import FleetEntry
 from provision.solving.methods import method
 from provision.sweeps.parameters import changed
+from provision.verification.verify import verify
 
 TWINS = ("assignment-cpsat", "assignment-milp")
 ISOLATED = [
@@ -98,14 +101,13 @@ def test_sharing_agrees_with_brute_force(kind, seed):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_coarse_rounding_never_claims_too_much(seed, monkeypatch):
+def test_coarse_rounding_never_claims_too_much(seed):
     """With three digits left the bound stays a bound, and plans still hold."""
-    monkeypatch.setattr(cpsat, "STEPS", 20)
-    monkeypatch.setattr(cpsat, "FINEST", 100.0)
-    instance = random_sharing(seed, workloads=4, hot=True)
-    best, result = optimum(instance), provision.solve(instance, "assignment-cpsat")
-    assert result.bound <= best <= result.objective
-    assert result.verified
+    instance, coarse = random_sharing(seed, workloads=4, hot=True), Schedule(steps=20, finest=100.0)
+    start = provision.solve(instance, "greedy").plan
+    outcome = solve(instance, Search(20, start=start), partial(cpsat.solve_cpsat, schedule=coarse), TWINS[0])
+    assert outcome.bound <= optimum(instance) <= objective_of(instance).value(outcome.plan)
+    assert verify(instance, outcome.plan).ok
 
 
 @pytest.mark.parametrize("name", TWINS)
@@ -125,7 +127,7 @@ def test_kept_points_are_no_worse_beside_any_neighbours():
     """Whatever holds beside some neighbours, a kept point with no more units, power and cache does too."""
     instance, draw = provision.read("igniter-motivation"), random.Random(1)
     entry, data = instance.fleet[0], instance.performance[0]
-    points = points_of(instance, entry, data, {})
+    points = points_of(slots_of(instance, NEVER)[0].problem, entry, data, {})
     tried = 0
     while tried < 300:
         members = [Member(draw.choice(sorted(data.models)), draw.randint(1, 32), 1, draw.randint(1, 20) / 40)
@@ -137,9 +139,10 @@ def test_kept_points_are_no_worse_beside_any_neighbours():
         tried += 1
         mine = points.only((points.workload == instance.workloads.index(one)).nonzero()[0])
         fits = [Member(one.model, int(batch), 1, units / 40)
-                for batch, units in zip(mine.batch, mine.units, strict=True) if units <= 40 * point.sm_share + 1e-9]
+                for batch, units in zip(mine.at.batch, mine.at.units, strict=True)
+                if units <= 40 * point.sm_share + 1e-9]
         assert any(_served(instance, one, data.predict("whole", [other, *members])[0]) for other in fits)
-        assert len(mine.batch) < 200
+        assert len(mine.most) < 200
 
 
 def _served(instance, workload, found):
@@ -191,15 +194,17 @@ def test_worths_of_workloads_exclude_no_plan(seed):
     instance = random_sharing(seed, **SHARING[seed % len(SHARING)])
     objective, best = objective_of(instance), optimum(instance)
     prices = np.array([objective.weight(entry) for entry in instance.fleet])
-    worths = worths_of(instance, slots_of(instance, NEVER), NEVER)
-    assert worths is not None or not all(entry.mps for entry in instance.fleet)
-    if best is None or worths is None:
+    slots = slots_of(instance, NEVER)
+    add_worths(instance, slots, NEVER)
+    worths = {one.slice_type.entry: one.worths[0] for one in slots if one.worths}
+    assert worths or not all(entry.mps for entry in instance.fleet)
+    if best is None or not worths:
         return
-    assert (worths.sum(axis=1) * prices <= best * (1 + 1e-9)).all()
+    assert all(worth.sum() * prices[entry] <= best * (1 + 1e-9) for entry, worth in worths.items())
     plan = provision.solve(instance, TWINS[0]).plan
     index = {one.name: w for w, one in enumerate(instance.workloads)}
     for gpu, entry in zip(plan.gpus, objective.entries_of(plan), strict=True):
-        assert sum(worths[entry, index[one.workload]] for piece in gpu.slices for one in piece.replicas) <= 1 + 1e-9
+        assert sum(worths[entry][index[one.workload]] for piece in gpu.slices for one in piece.replicas) <= 1 + 1e-9
 
 
 @settings(max_examples=12, deadline=None, derandomize=True)
@@ -213,13 +218,16 @@ def test_rows_of_interference_exclude_no_valid_gpu(seed, free, rule):
     instance = motivation.replace(workloads=workloads, performance=[data]).with_policy(latency_budget=rule)
     slots = slots_of(instance, NEVER)
     points = slots[0].tables[0]
-    at = np.array(draw.sample(range(len(points.batch)), draw.randint(1, 3)))
+    at = np.array(draw.sample(range(len(points.most)), draw.randint(1, 3)))
     if not free:
         at = np.array(list({points.workload[one]: one for one in at}.values()))
     model = Model(instance, slots, [Block(0, 1)], opened=False)
-    others = points.demand[at].sum(axis=0) - points.demand[at]
-    hold_ms = points.hold_ms(at, len(at), np.maximum(others, 0.0))
-    fits = points.units[at].sum() <= points.limit and (hold_ms <= points.room_ms[at]).all()
+    told = data.predict("whole", [Member(instance.model_of(one), one.batch, 1, one.sm_share,
+                                         partly_filled=rule != "half_slo") for one in points.run[at]])
+    busy_ms = np.array([1000 * one.batch / found.throughput_rps if found else np.inf
+                        for one, found in zip(points.run[at], told, strict=True)]) - points.at.after_ms[at]
+    units = points.at.units[at].sum()
+    fits = units <= points.at.limit and (busy_ms <= points.room_ms[at]).all()
     program = model.program
     program.rows = [row for number, row in enumerate(program.rows) if number not in model.rated.values()]
     for point, x in enumerate(one.variable for one in model.choices[0] if one.at is not None):
@@ -229,7 +237,7 @@ def test_rows_of_interference_exclude_no_valid_gpu(seed, free, rule):
     if fits:
         for solved in (cpsat.solve_cpsat, milp.solve_pulp):
             assert solved(program, Search(20), 20.0, lambda values: None).ended == "optimal"
-    elif points.units[at].sum() > points.limit or (hold_ms > points.room_ms[at] * (1 + 1e-4)).any():
+    elif units > points.at.limit or (busy_ms > points.room_ms[at] * (1 + 1e-4)).any():
         assert milp.solve_pulp(program, Search(20), 20.0, lambda values: None).ended == "infeasible"
 
 
@@ -274,7 +282,7 @@ def test_language_models_are_proven(name):
 def test_a_plan_that_is_given_is_kept(name):
     """It is what is left when solvers find nothing."""
     def nothing(*arguments):
-        return Answer("time_limit", None, None)
+        return Answer("time_limit", None)
 
     testbed = provision.read("igniter-testbed-12")
     testbed = testbed.replace(workloads=testbed.workloads[:7])
@@ -350,7 +358,7 @@ def test_shared_slices_are_proven_by_levels(name):
 @pytest.mark.parametrize("name", TWINS)
 def test_large_and_odd_instances_are_refused_with_a_remedy(name):
     """Too many workloads or GPUs."""
-    with pytest.raises(provision.UnsupportedError, match=rf"at most {MOST_WORKLOADS} workloads.*--method"):
-        provision.solve(generate(MOST_WORKLOADS + 1, 0), name)
+    with pytest.raises(provision.UnsupportedError, match=rf"at most {SCHEDULE.workloads} workloads.*--method"):
+        provision.solve(generate(SCHEDULE.workloads + 1, 0), name)
     with pytest.raises(provision.UnsupportedError, match=r"20 GPUs to choose from.*--method auto"):
         provision.solve(changed(provision.read("parvagpu-s6"), {"rate": 2.0}), name)

@@ -82,12 +82,10 @@ class Description:
 
 
 class Answer(NamedTuple):
-    """How a solver ended, a proven lower bound on the objective (None if none), and its best solution (None if none).
-    """
+    """How a solver ended, and a proven lower bound on the objective (None if none)."""
 
     ended: Ended
     bound: float | None
-    best: Values | None
 
 
 Solver = Callable[[Description, Search, float, Callable[[Values], None]], Answer]
