@@ -14,7 +14,7 @@ from provision.formulations.master.fullest import Filled, FullFleet
 from provision.formulations.master.rates.plans import Column
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.oracle import Running
-from provision.formulations.pricing.rates import GENEROUS, Member, RateOracle
+from provision.formulations.pricing.rates import GENEROUS, Member
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import SOLVER, TOLERANCE
 
@@ -29,7 +29,7 @@ def knows_sets(fleet: FullFleet) -> bool:
     """Whether every slice type has one oracle that lists the sets of workloads, with one replica each, that share a
     slice.
     """
-    return bool(fleet.oracles) and all(len(several) == 1 and several[0].by_sets for several in fleet.oracles.values())
+    return 0 < len(fleet.oracles) == len(dict(fleet.oracles)) and all(one.by_sets for _, one in fleet.oracles)
 
 
 class EverySet:
@@ -48,7 +48,7 @@ class EverySet:
 
     def __init__(self, fleet: FullFleet) -> None:
         self.fleet, self.impossible = fleet, False
-        self.sets: dict[int, RateOracle] = {slice_type: one for slice_type, [one] in fleet.oracles.items()}
+        self.sets = dict(fleet.oracles)
         self.held: dict[Place, Column] = {
             (one.slice_type, (one.members[0].group,)): one for one in fleet.columns if len(one.members) == 1}
         self.effort: dict[Place, int] = {}
@@ -101,7 +101,7 @@ class EverySet:
         while self.effort.get(place, 0) < hardest and not until.over:
             self.effort[place] += 1
             self.most[at], members = self.sets[slice_type].best(groups, self.effort[place])
-            held = None if members is None else self.fleet.judge.held(slice_type, members, ())
+            held = None if members is None else self.fleet.judge.held(slice_type, members)
             known = False
             if held is not None:
                 self.held[place] = held

@@ -9,7 +9,7 @@
 The rate that a replica can carry does not depend on the rates that are routed to it. So rates can be split freely, and
 no grid of rates is needed. The bound is Lagrangian: for any nonnegative prices of requests/s and of replicas, no plan
 carries more than the highest total value of patterns on all GPUs, less the value of the demand. The oracles bound the
-value of patterns (`capacities`).
+value of patterns (`RateOracle.price`).
 """
 
 from collections import Counter
@@ -25,7 +25,16 @@ from provision.formulations.master.rates.plans import Column, Judge
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rate_oracles import running_alone
-from provision.formulations.pricing.rates import GENEROUS, GroupPrices, Member, Members, RateOracle
+from provision.formulations.pricing.rates import (
+    GENEROUS,
+    NEAR,
+    TRIED,
+    GroupPrices,
+    Listing,
+    Member,
+    Members,
+    RateOracle,
+)
 from provision.formulations.search.problem import ENDLESS, Problem
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import MISSING, SETTLED
@@ -61,7 +70,7 @@ class FullFleet:
     problem
         The Problem.
     oracles
-        The oracles of patterns of shared slices, by slice type.
+        Pairs (slice type, oracle) of patterns of shared slices.
 
     Attributes
     ----------
@@ -69,7 +78,7 @@ class FullFleet:
         The bounds that were proven at different prices.
     """
 
-    def __init__(self, problem: Problem, oracles: dict[int, list[RateOracle]]) -> None:
+    def __init__(self, problem: Problem, oracles: Sequence[tuple[int, RateOracle]]) -> None:
         self.problem, self.oracles, self.bound, self.judge = problem, oracles, np.inf, Judge(problem)
         groups = problem.groups
         members = np.array([len(group.members) for group in groups], float)
@@ -93,8 +102,9 @@ class FullFleet:
         self.columns, self.rated_already = Known[Column](), Known[Column]()
         for one in self._alone():
             self._known(one)
+        lists = [(slice_type, one.listed()) for slice_type, one in oracles]
+        self.listed = [(slice_type, one) for slice_type, one in lists if one is not None]
         self.best = np.zeros(len(self.master.right))
-        self.price(self.best)
 
     def add_plan(self, plan: Plan) -> list[Column] | None:
         """Add the patterns of a plan that keep their SLOs with all replicas busy; return the patterns of all its
@@ -117,48 +127,53 @@ class FullFleet:
     def rounds(self, until: Deadline) -> Iterator[float]:
         """Tighten the bound until no prices improve it or time is over; yield the bound after every round.
 
-        The linear program also has columns for patterns whose rates are known only as upper bounds, from the oracles'
-        tables.
+        The linear program also has columns for patterns whose rates are known only as upper bounds. The first bound is
+        proven when no listed pattern is worth more than its slice, whatever the time.
         """
-        while not until.over:
+        grows = True
+        while not (until.over and self.limits):
             before, (known, *others) = len(self.rated_already), self.columns_of(self.columns, whole=False)
             found = self.master.relaxed([known, self.master.known(self.rated_already), *others])
             if found is None:
                 return
-            self.price(found.duals)
-            yield self.bound
-            if self.bound <= -found.value * (1 + SETTLED) or len(self.rated_already) == before:
-                return
-            self.price((1 - SCHEDULE.inward) * self.best + SCHEDULE.inward * found.duals)
+            self.price(found.duals, listed=grows)
+            grows = len(self.rated_already) > before
+            if self.limits:
+                yield self.bound
+                if self.bound <= -found.value * (1 + SETTLED) or not grows:
+                    return
+                self.price((1 - SCHEDULE.inward) * self.best + SCHEDULE.inward * found.duals)
 
-    def price(self, duals: Floats, until: Deadline | None = None, asked_rps: Floats | float = np.inf) -> None:
-        """Prove a bound at dual prices, and add patterns that are worth more than their slice costs at these prices.
+    def price(self, duals: Floats, asked_rps: Floats | float = np.inf, listed: bool = True) -> None:
+        """Add patterns that are worth more than their slice costs at dual prices; prove a bound if none is listed.
 
         Parameters
         ----------
         duals
             (rows,) the prices: duals of a linear program.
-        until
-            When to end; by default no limit.
         asked_rps
             (groups,) the demand that remains to be carried; by default endless. Up to this rate, each request/s of a
             replica is worth 1 plus its dual price; beyond it, only 1. No bound is proven if the remaining demand of
             some group is less than what one GPU may carry of the group.
+        listed
+            Whether listed patterns are looked through first, which is quick. If some are worth more than their slice,
+            nothing else is priced.
         """
         _, slices, per_rps, least, most = self.master.split(duals).values()
         caps_rps = np.minimum(self.cap_rps, asked_rps)
         worth = GroupPrices(1 + per_rps, least - most, caps_rps, self.least)
         best = worth.of(self.single_rps * GENEROUS).max(axis=0, initial=0.0)
-        for slice_type, several in self.oracles.items():
-            for one in several:
-                floor = slices[slice_type] * (1 + SETTLED)
-                found = one.price(worth, floor, 0)
-                if found.most > floor:
-                    for at in range(len(found.patterns.rps)):
-                        column = Column(slice_type, *found.patterns.rated(at))
-                        self.rated_already.add(column, self.entries(column, one.together), -sum(column.rps))
-                    self._add(slice_type, found.likely, one.batches, until)
-                best[slice_type] = max(best[slice_type], found.most)
+        floor = slices * (1 + SETTLED)
+        above = [(at, patterns.only(np.flatnonzero(worth.of_totals(patterns) > floor[at] * (1 + NEAR))))
+                 for at, patterns in (self.listed if listed else ())]
+        for at, patterns in above:
+            self._add_best(at, patterns, worth)
+        if any(len(patterns.rps) for _, patterns in above):
+            return
+        for at, one in self.oracles:
+            found = one.price(worth, floor[at], 0)
+            self._add_best(at, found.patterns, worth, one.together)
+            best[at] = max(best[at], found.most)
         if (caps_rps < self.cap_rps).any():
             return
         asked = per_rps @ self.demand_rps * (1 - MISSING) + least @ self.least
@@ -169,10 +184,16 @@ class FullFleet:
         if bound < self.bound:
             self.bound, self.best = bound, duals
 
-    def add_near(self, one: Column, until: Deadline) -> None:
-        """Until a deadline, add the feasible patterns that differ slightly from a given one."""
-        for oracle in self.oracles.get(one.slice_type, []):
-            self._add(one.slice_type, oracle.near(one.members), oracle.batches, until)
+    def _add_best(self, slice_type: int, patterns: Listing, worth: GroupPrices, together: bool = True) -> None:
+        """Add the TRIED patterns of the highest values.
+
+        Their rates are upper bounds; patterns that the performance models find feasible are also added with the rates
+        that these tell. ``together`` is that of the oracle.
+        """
+        for at in np.argsort(-worth.of_totals(patterns), kind="stable")[:TRIED].tolist():
+            one = Column(slice_type, *patterns.rated(at))
+            self.rated_already.add(one, self.entries(one, together), -sum(one.rps))
+            self._add(slice_type, [one.members])
 
     @property
     def most_spread(self) -> int:
@@ -206,17 +227,13 @@ class FullFleet:
     def _alone(self) -> Iterator[Column]:
         """Every feasible pattern of a single replica."""
         for at, slice_type in np.argwhere(self.single_rps > 0).tolist():
-            found = self.judge.held(slice_type, (Member(at, running_alone(self.problem, at, slice_type)),), ())
+            found = self.judge.held(slice_type, (Member(at, running_alone(self.problem, at, slice_type)),))
             if found is not None:
                 yield found
 
-    def _add(self, slice_type: int, patterns: Iterable[Members], batches: Sequence[int] = (),
-             until: Deadline | None = None) -> list[Column | None]:
-        """Judge patterns until a deadline, and add those that are feasible, perhaps with smaller batches; return them,
-        None for each that is not feasible.
-        """
-        found = [self.judge.held(slice_type, members, batches) for members in patterns
-                 if until is None or not until.over]
+    def _add(self, slice_type: int, patterns: Iterable[Members]) -> list[Column | None]:
+        """Judge patterns, and add those that are feasible; return them, None for each that is not feasible."""
+        found = [self.judge.held(slice_type, members) for members in patterns]
         for one in found:
             if one is not None:
                 self._known(one)

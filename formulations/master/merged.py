@@ -60,9 +60,7 @@ def merged_bounds(instance: Instance, search: Search, name: str) -> Iterator[flo
             continue
         problem = Problem(few)
         if instance.objective == THROUGHPUT:
-            fleet = FullFleet(problem, rates_of(problem, search.within()))
-            yield fleet.bound
-            yield from fleet.rounds(search.within())
+            yield from FullFleet(problem, rates_of(problem, search.within())).rounds(search.within())
             continue
         oracles = rated_oracles(problem, search.within())
         if oracles is None:

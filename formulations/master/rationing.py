@@ -196,8 +196,8 @@ class Rationing:
             self.fleet.price(solved.duals)
             if float(solved.x[-len(missing.cost):].sum()) <= SETTLED * float(self.demand_rps.sum()):
                 break
-            if before == (len(self.fleet.rated_already), len(self.fleet.columns)) and self._allows(
-                    self.fleet.limits[-1], many, out, cut):
+            if before == (len(self.fleet.rated_already), len(self.fleet.columns)) and all(
+                    self._allows(limit, many, out, cut) for limit in self.fleet.limits):
                 break
         return bound
 

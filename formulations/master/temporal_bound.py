@@ -13,7 +13,8 @@ import math
 
 import numpy as np
 
-from provision.formulations.master.rates.rated import RatedSearch, rate_oracles
+from provision.formulations.master.rates.rated import RatedSearch
+from provision.formulations.pricing.rate_oracles import rates_of
 from provision.formulations.pricing.temporal.tables import ALONE, TurnTables
 from provision.formulations.search.problem import Problem
 from provision.models.performance.gpulets import Gpulets
@@ -36,7 +37,7 @@ def temporal_bound(problem: Problem, seconds: float) -> float:
     if not turns or len(turns) < len(files) or not all(_asks_less(problem, data) for data in turns):
         return 0.0
     half = Problem(problem.instance.with_policy(latency_budget="half_slo"))
-    rated = RatedSearch(half, rate_oracles(half, search.within()), search, "")
+    rated = RatedSearch(half, rates_of(half, search.within()), search, "")
     for _ in rated.plans():
         pass
     bound = rated.bound

@@ -74,7 +74,6 @@ class Filling:
     def __init__(self, problem: Problem, progress: Progress, name: str) -> None:
         self.problem, self.progress, self.name, self.search = problem, progress, name, progress.search
         self.fleet = FullFleet(problem, rates_of(problem))
-        progress.prove(self.fleet.bound)
         if progress.plan is not None:
             self._extend(progress.plan)
 
@@ -174,7 +173,6 @@ class Sought:
 
     def __init__(self, fleet: FullFleet, seed: int) -> None:
         self.fleet, self.draw = fleet, np.random.default_rng(seed)
-        self.tried: set[Column] = set()
 
     def seek(self, until: Deadline, present: Sequence[Column] = ()) -> bool:
         """Add feasible patterns until a deadline, or until none are found; return whether some were added.
@@ -191,21 +189,17 @@ class Sought:
         for one in kept:
             np.subtract.at(asked_rps, [member.group for member in one.members], one.rps)
         asked_rps = np.maximum(asked_rps, 0)
-        before, left, like = len(self.fleet.columns), SCHEDULE.again, set(present)
+        before, left = len(self.fleet.columns), SCHEDULE.again
         while not until.over:
             patterns = list(self.fleet.columns)
             known, *others = self.fleet.columns_of(self.fleet.columns, whole=False)
             found = self.fleet.master.relaxed([known._replace(least=number_of(patterns, kept)), *others])
             if found is None:
                 break
-            self.fleet.price(found.duals, until)
-            like |= {one for one, part in zip(patterns, found.x, strict=False) if part > 0}
-            for one in like - self.tried:
-                self.tried.add(one)
-                self.fleet.add_near(one, until)
+            self.fleet.price(found.duals)
             if len(patterns) == len(self.fleet.columns):
                 if not left:
                     break
                 left -= 1
-                self.fleet.price(found.duals * self.draw.uniform(0, 2, len(found.duals)), until, asked_rps)
+                self.fleet.price(found.duals * self.draw.uniform(0, 2, len(found.duals)), asked_rps)
         return len(self.fleet.columns) > before

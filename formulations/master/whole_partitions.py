@@ -24,7 +24,7 @@ def whole_partitions(fleet: FullFleet, until: Deadline) -> Iterator[float]:
 
     Where GPUs have one partition each, it does nothing.
     """
-    if all(len(pool.partitions) == 1 for pool in fleet.problem.pools):
+    if not fleet.limits or all(len(pool.partitions) == 1 for pool in fleet.problem.pools):
         return
     central = np.zeros(0)
     while not until.over:

@@ -9,7 +9,6 @@ import numpy as np
 from provision.formulations.pricing.oracle import PatternOracle, Running
 from provision.formulations.pricing.rates import (
     GENEROUS,
-    MOST_RATED,
     TRIED,
     GroupPrices,
     ListedPatterns,
@@ -39,7 +38,7 @@ class RoleRates(RateOracle):
     cost, it carries at most the lower end.
     """
 
-    coarse, hardest = True, EFFORT
+    coarse, hardest, together = True, EFFORT, False
 
     def __init__(self, problem: Problem, shared: Shareable) -> None:
         self.problem, self.shared = problem, shared
@@ -81,10 +80,8 @@ class RoleRates(RateOracle):
                                 for group, run, rps in zip(own, runs, within_rps, strict=True))
                 bounds.append(RatedPattern(members, tuple(upto_rps[own, roles].tolist())))
                 plans.append(RatedPattern(members, tuple(within_rps.tolist())))
-        likely = [one.members for one in bounds]
-        listing = listing_of(bounds[:MOST_RATED] if fills else bounds, len(prices.per_rps))
-        planned = None if fills else listing_of(plans, len(prices.per_rps))
-        return PricedRates(priced.most / scale, listing, likely, planned)
+        listing, planned = (listing_of(one, len(prices.per_rps)) for one in (bounds, plans))
+        return PricedRates(priced.most / scale, listing, None if fills else planned)
 
     def _dealt(self, roles: Sequence[int], prices: GroupPrices) -> list[int]:
         """The group of each replica of a pattern, chosen for the highest value. For least cost, replicas of one group
@@ -101,20 +98,18 @@ class RoleRates(RateOracle):
         return found
 
 
-def rates_of(problem: Problem, until: Deadline = NEVER) -> dict[int, list[RateOracle]]:
-    """The RateOracles of each slice type.
+def rates_of(problem: Problem, until: Deadline = NEVER) -> list[tuple[int, RateOracle]]:
+    """Pairs (slice type, RateOracle) for all slice types.
 
     For objective max_throughput, these are the slice types that replicas may share. For least cost, slices with a
     single replica are included. RoleRates stands in where a way of sharing has no RateOracle. A way of sharing that
     lists all its patterns must have listed them at the deadline ``until``; otherwise it has no RateOracle.
     """
-    found: dict[int, list[RateOracle]] = {}
-    for shared in problem.shareable:
-        made = rate_oracle(problem, shared, until)
-        found.setdefault(shared.slice_type, []).extend([] if made is None else [made])
+    made = [(shared.slice_type, rate_oracle(problem, shared, until)) for shared in problem.shareable]
+    found = [(at, one) for at, one in made if one is not None]
     if not problem.fills:
-        for at in np.flatnonzero((problem.single_rps > 0).any(axis=0)).tolist():
-            found.setdefault(at, []).append(ListedPatterns(_alone(problem, at)))
+        alone = np.flatnonzero((problem.single_rps > 0).any(axis=0)).tolist()
+        found += [(at, ListedPatterns(_alone(problem, at))) for at in alone]
     return found
 
 

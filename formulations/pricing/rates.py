@@ -20,8 +20,6 @@ GENEROUS = 1 + FORGIVEN
 """The factor by which tables of bounds raise rates and latency budgets. It exceeds all tolerances of the verifier."""
 TRIED = 12
 """Patterns are taken from this many of the best levels."""
-MOST_RATED = 3
-"""The most rated patterns that one search returns."""
 MOST_NAMED, MOST_PRICED = 10, 12
 """The most workloads that patterns distinguish if not all patterns can be listed: on GPUs that replicas share under
 interference, and at all.
@@ -111,14 +109,12 @@ def listing_of(patterns: Sequence[RatedPattern], groups: int) -> Listing:
 class PricedRates(NamedTuple):
     """The result of pricing. No pattern has a value above ``most``.
 
-    ``patterns`` are for bounds: their rates are upper bounds. For the most throughput, ``likely`` are patterns that may
-    be valid: the performance models judge them and compute their rates before a plan uses them. Where there are none,
-    ``patterns`` are judged. For least cost, ``planned`` are the patterns for plans; None if plans may use ``patterns``.
+    ``patterns`` are for bounds: their rates are upper bounds. The performance models judge them before a plan uses
+    them. For least cost, ``planned`` are the patterns for plans; None if plans may use ``patterns``.
     """
 
     most: float
     patterns: Listing
-    likely: Sequence[Members] = ()
     planned: Listing | None = None
 
 
@@ -139,16 +135,13 @@ class RateOracle(ABC):
     together
         Whether ``GroupPrices`` limit the requests/s of all replicas of a group together. Otherwise ``price`` limits
         those of each replica, and gives the bonus to every replica.
-    batches
-        The batch sizes of the data, ascending.
     """
 
     complete: bool = False
     coarse: bool = False
     by_sets: bool = False
-    together: bool = False
     hardest: int = 0
-    batches: Sequence[int] = ()
+    together: bool = True
 
     @abstractmethod
     def price(self, prices: GroupPrices, floor: float, effort: int) -> PricedRates:
@@ -176,13 +169,6 @@ class RateOracle(ABC):
         """
         found = self.price(prices, floor, effort)
         return None if found.most > floor * (1 + NEAR) else found.patterns
-
-    def near(self, members: Members) -> list[Members]:
-        """Patterns that differ slightly from a given one.
-
-        Units are moved to another or a new replica, or one replica gets another batch or another group.
-        """
-        return []
 
     def every(self, until: Deadline) -> list[tuple[int, ...]] | None:
         """All sets of replicas that can share a slice, each as its groups in ascending order.
@@ -220,16 +206,3 @@ class ListedPatterns(RateOracle):
     def price(self, prices: GroupPrices, floor: float, effort: int) -> PricedRates:
         """Return an empty result: all patterns are listed already."""
         return PricedRates(floor, self.listing._replace(rps=self.listing.rps[:0]))
-
-
-def lowered(members: Members, late: Sequence[int], batches: Sequence[int]) -> Members | None:
-    """A pattern in which the ``late`` members have the next smaller batch; None if one of them has the smallest
-    already.
-    """
-    found = list(members)
-    for at in late:
-        smaller = [batch for batch in batches if batch < members[at].run.batch]
-        if not smaller:
-            return None
-        found[at] = members[at]._replace(run=members[at].run._replace(batch=max(smaller)))
-    return tuple(found)

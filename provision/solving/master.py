@@ -97,10 +97,9 @@ def whole_numbers(instance: Instance, search: Search) -> Outcome:
         if search.start is None and math.isinf(least_units(problem, min(SCHEDULE.whole_s, search.left_s))):
             return Outcome("infeasible", "proved", reason=TOO_SMALL)
         return progress.outcome("completed")
-    fleet = FullFleet(problem, {})
+    fleet = FullFleet(problem, ())
     right = fleet.master.sides(demand=fleet.demand_rps * (1 - MISSING))
     found = fleet.master.integral(fleet.columns_of(fleet.columns), min(SCHEDULE.whole_s, search.left_s), right)
-    progress.prove(fleet.bound)
     progress.prove(SOLVER * max(1.0, -found.bound) - found.bound)
     filled = None if found.x is None else fleet.filled(found.x, list(fleet.columns))
     progress.offer(None if filled is None else full_plan(problem, *filled, master.NAME))

@@ -4,7 +4,6 @@ In a plan, the replicas of patterns have been assigned their workloads and rates
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from provision.formulations.master.plans import dealt
 from provision.formulations.pricing.alone.assemble import Layout, assemble, capped
 from provision.formulations.pricing.oracle import Running
-from provision.formulations.pricing.rates import Member, Members, lowered
+from provision.formulations.pricing.rates import Member, Members
 from provision.formulations.search.problem import Group, Problem
 from provision.models.base.arrays import Ints
 from provision.models.base.tolerances import DUST
@@ -35,32 +34,23 @@ class Judge:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.known: dict[tuple[int, Running, Prediction], float] = {}
-        self.judged: dict[tuple[int, Members], tuple[list[int], list[float]]] = {}
+        self.judged: dict[tuple[int, Members], Column | None] = {}
 
-    def held(self, slice_type: int, members: Members, batches: Sequence[int]) -> Column | None:
-        """The pattern with the rates of its replicas; None if no batches make it feasible.
+    def held(self, slice_type: int, members: Members) -> Column | None:
+        """The pattern with the rates of its replicas; None if it is not feasible.
 
-        As long as some members are late, their batches are lowered to the next smaller of ``batches``. If a workload
-        may have only one replica, that replica must carry its whole rate. Patterns that limit their rates themselves
-        are feasible.
+        If a workload may have only one replica, that replica must carry its whole rate. Patterns that limit their rates
+        themselves are feasible.
         """
         within_rps = tuple(one.within_rps for one in members if one.within_rps is not None)
         if len(within_rps) == len(members):
             return Column(slice_type, members, within_rps)
-        taken: Members | None = members
-        while taken:
-            if (slice_type, taken) not in self.judged:
-                self.judged[slice_type, taken] = self._judged(slice_type, taken)
-            late, rps = self.judged[slice_type, taken]
-            if not late:
-                return Column(slice_type, taken, tuple(rps))
-            taken = lowered(taken, late, batches)
-        return None
+        if (slice_type, members) not in self.judged:
+            self.judged[slice_type, members] = self._judged(slice_type, members)
+        return self.judged[slice_type, members]
 
-    def _judged(self, slice_type: int, members: Members) -> tuple[list[int], list[float]]:
-        """The members whose batches must be lowered, because they are late or need too much memory, and each member's
-        requests/s.
-        """
+    def _judged(self, slice_type: int, members: Members) -> Column | None:
+        """The pattern by the performance models; None if a member is late, or all of them need too much memory."""
         instance, place = self.problem.instance, self.problem.segments.slice_types[slice_type]
         entry, groups = instance.fleet[place.entry], [self.problem.groups[one.group] for one in members]
         piece = Slice(profile=place.profile, replicas=tuple(
@@ -69,12 +59,11 @@ class Judge:
         tokens = len(members) == 1 and instance.workloads[groups[0].members[0]].tokens
         rps = [tokens_rps(instance, entry.gpu, piece)] if tokens and told[0] else [
             self._carried(one, found) for one, found in zip(members, told, strict=True)]
-        late = [at for at, (one, group) in enumerate(zip(piece.replicas, groups, strict=True))
-                if rps[at] <= 0 or (group.most == 1 and not self._keeps(one, group, told[at], rps[at]))]
-        memory_gib = np.array([found.memory_gib or 0.0 if found else 0.0 for found in told])
-        if not late and memory_gib.sum() > entry.type.slice_memory_gib(place.profile):
-            late = [int(memory_gib.argmax())]
-        return late, rps
+        late = any(rps[at] <= 0 or (group.most == 1 and not self._keeps(one, group, told[at], rps[at]))
+                   for at, (one, group) in enumerate(zip(piece.replicas, groups, strict=True)))
+        memory_gib = sum(found.memory_gib or 0.0 for found in told if found)
+        fits = not late and memory_gib <= entry.type.slice_memory_gib(place.profile)
+        return Column(slice_type, members, tuple(rps)) if fits else None
 
     def _keeps(self, replica: Replica, group: Group, found: Prediction | None, rps: float) -> bool:
         """Whether a replica carries the whole rate of its workload, and keeps the SLO at that rate."""

@@ -43,17 +43,12 @@ def named(problem: Problem) -> Problem:
     return Problem(problem.instance, groups) if len(problem.groups) < len(groups) <= MOST_NAMED else problem
 
 
-def rate_oracles(problem: Problem, until: Deadline = NEVER) -> list[tuple[int, RateOracle]]:
-    """Pairs (slice type, oracle) for all slice types; see `rates_of`."""
-    return [(at, one) for at, several in rates_of(problem, until).items() for one in several]
-
-
 def rated_oracles(problem: Problem, until: Deadline = NEVER) -> list[tuple[int, RateOracle]] | None:
     """Pairs (slice type, oracle) if slices are shared and this search is useful; else None.
 
     If no workload can be split, the search is useful only if all patterns are listed.
     """
-    oracles = rate_oracles(problem, until) if problem.shareable else None
+    oracles = rates_of(problem, until) if problem.shareable else None
     useful = oracles is not None and (not problem.single or all(one.complete for _, one in oracles))
     return oracles if useful else None
 
@@ -307,7 +302,7 @@ class RatedSearch:
         """The plan of GPUs with some partitions and patterns; None if a pattern is infeasible or the replicas carry too
         little.
         """
-        columns = [(at, self.judge.held(int(self.master.slice_type[at]), self.master.rated(at).members, ()))
+        columns = [(at, self.judge.held(int(self.master.slice_type[at]), self.master.rated(at).members))
                    for at in taken.tolist()]
         unfit = [at for at, one in columns if one is None]
         self.master.fits[unfit] = False

@@ -31,15 +31,17 @@ class SmallPatterns(NamedTuple):
 
 def small_patterns(points: RatePoints, replicas: int, most: int, groups: Ints | None = None) -> SmallPatterns:
     """Patterns of up to ``replicas`` replicas, of some groups or of all. Units are divided in steps that give about
-    ``most`` patterns of each size.
+    ``most`` patterns of each size; sizes with more sets of replicas than that are left out.
     """
     rows, at = _points_by_row(points)
     if groups is not None:
         kept = np.isin(rows[0], groups)
         rows, at = np.ascontiguousarray(rows[:, kept]), np.ascontiguousarray(at[kept])
-    found = []
+    found = list[SmallPatterns]()
     for size in range(1, min(replicas, points.most) + 1):
         sets = math.comb(rows.shape[1] + size - 1, size)
+        if sets > most and found:
+            break
         step = _step(points.limit, size, most // max(sets, 1))
         rps, members = _divided(points, at, rows[0], size, step, sets, math.comb(points.limit // step + 1, size - 1))
         found.append(SmallPatterns(rps, np.pad(members, ((0, 0), (0, replicas - size)), constant_values=NONE)))

@@ -1,89 +1,119 @@
-"""Bounds on the rates of replicas that share a slice (closed networks): the rates with all processes busy."""
+"""Patterns of slices that closed networks share, for the objective max_throughput under rules without random arrivals.
 
-from collections.abc import Sequence
-from itertools import pairwise
+With all processes busy, a batch takes Z + P S, with think time Z, slice time S and P processes on the slice. So the
+rate of a replica depends only on P and on its own operating point, and for each P the best pattern is a knapsack over
+processes. Memory is left out: the performance models refuse patterns that need too much.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
-from provision.formulations.pricing.level_capacities import Best, LevelCapacities, Table
-from provision.formulations.pricing.rates import GENEROUS
-from provision.formulations.pricing.shared_mig.levels import MORE_PROCESSES, MOST_PROCESSES
-from provision.formulations.pricing.shared_mig.run_options import (
-    Visits,
-    least_hold_ms,
-    longest_work_ms,
-    shortest_visits,
+from provision.formulations.pricing.oracle import Running
+from provision.formulations.pricing.rates import (
+    GENEROUS,
+    TRIED,
+    GroupPrices,
+    Member,
+    PricedRates,
+    RatedPattern,
+    RateOracle,
+    listing_of,
 )
 from provision.formulations.search.problem import Group
-from provision.models.performance.closed_network import ClosedNetwork, work_ms_array
+from provision.models.base.arrays import Floats, Ints
+from provision.models.performance.closed_network import work_ms_array
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.problem.instance import Instance
-from provision.models.problem.workload import LEAST_RPS, FleetEntry
-from provision.models.traffic.rule import LatencyRule
-
-Floats = NDArray[np.float64]
+from provision.models.problem.workload import FleetEntry
 
 
-def capacities(instance: Instance, entry: FleetEntry, profile: str, data: FittedNetworks, groups: Sequence[Group]
-               ) -> LevelCapacities | None:
-    """The tables of a slice type; None if the networks do not describe how it is shared.
+class NetworkCapacities(RateOracle):
+    """The patterns of at least two processes on slices of one profile.
 
-    A level is a number P of processes on the slice. A batch takes Z + P S, with think time Z and slice time S. Under a
-    rule for random arrivals, it may take less, but no less than ``least_hold_ms``.
+    Parameters
+    ----------
+    instance, entry, profile, data
+        The problem, the fleet entry of the GPUs, the slices' profile, and the networks.
+    groups
+        The problem's groups.
+
+    Attributes
+    ----------
+    rps
+        (levels, groups, processes from 1) the highest requests/s of a replica; level 0 has two processes on the slice.
+    model, batch
+        The model (an index into the models of the group) and the batch size with which the replica carries it.
     """
-    clients = entry.type.slice_mps_clients(profile)
-    if profile not in data.profiles or not entry.mps or clients < 2:
-        return None
-    rule, compute = instance.shared_rule, entry.type.slice_compute(profile)
-    memory_gib = entry.type.slice_memory_gib(profile) * GENEROUS
-    least_gib = min(float(one.coefficients.memory_gib(1, 1)) for one in data.models.values())
-    clients = min(clients, int(memory_gib / least_gib))
-    counts = [*range(2, MOST_PROCESSES + 1), *MORE_PROCESSES] if rule.random_arrivals else range(2, clients + 1)
-    counts = [*(count for count in counts if count <= clients), clients + 1]
-    best = Best((max(len(counts) - 1, 0), len(groups), max(clients, 1)))
-    full_rps = np.full(len(groups), LEAST_RPS)
-    visits = shortest_visits(data, {name for group in groups for name in group.models}, profile)
-    first: dict[object, int] = {}
-    asked: dict[str, list[int]] = {}
-    for at, group in enumerate(groups):
-        if first.setdefault(group.workload_class, at) == at:
-            for name in data.models.keys() & {*group.models}:
-                asked.setdefault(name, []).append(at)
-    for name, several in sorted(asked.items()):
-        network = data.models[name].coefficients
-        batch = np.array([size for size in data.batches if size <= network.max_batch])
-        full_rps[several] = np.maximum(full_rps[several], _full_rps(network, batch, compute))
-        budget_ms = np.array([groups[at].slo_ms for at in several]) * instance.policy.part_of_slo * GENEROUS
-        for level, (count, following) in enumerate(pairwise(counts)):
-            processes = np.arange(1, min(network.max_processes, following - 1) + 1)[:, None]
-            rps = _carried_rps(network, batch, processes, count, compute, rule, budget_ms[:, None, None], visits)
-            rps = np.where(network.memory_gib(batch, processes) <= memory_gib, rps, 0.0) * GENEROUS
-            for at, of_group in zip(several, rps, strict=True):
-                best.offer(level, at, groups[at].models.index(name), of_group, batch)
-    for at, group in enumerate(groups):
-        best.same(at, first[group.workload_class])
-        full_rps[at] = full_rps[first[group.workload_class]]
-    if not rule.random_arrivals:  # P processes take P S of the slice's time, or more
-        full_rps = np.full(len(groups), np.inf)
-    units = np.array([following - 1 for _, following in pairwise(counts)], int)
-    return LevelCapacities(Table(best.rps, best.model, best.batch, units, units, 0.0, full_rps), None, data.batches)
+
+    together = False
+
+    def __init__(self, instance: Instance, entry: FleetEntry, profile: str, data: FittedNetworks,
+                 groups: Sequence[Group]) -> None:
+        memory_gib = entry.type.slice_memory_gib(profile) * GENEROUS
+        least_gib = min(float(one.coefficients.memory_gib(1, 1)) for one in data.models.values())
+        clients = max(min(entry.type.slice_mps_clients(profile), int(memory_gib / least_gib)), 1)
+        levels, processes = np.arange(2, clients + 1)[:, None, None], np.arange(1, clients + 1)[:, None]
+        shape = clients - 1, len(groups), clients
+        self.rps, self.model, self.batch = np.zeros(shape), np.zeros(shape, int), np.zeros(shape, int)
+        for at, group in enumerate(groups):
+            budget_ms = group.slo_ms * instance.policy.part_of_slo * GENEROUS
+            for model, name in enumerate(group.models):
+                if name not in data.models:
+                    continue
+                network = data.models[name].coefficients
+                batch = np.array([size for size in data.batches if size <= network.max_batch])
+                think_ms, slice_ms = work_ms_array(network, batch, levels, entry.type.slice_compute(profile))
+                hold_ms = think_ms + levels * slice_ms
+                rps = instance.shared_rule.capacity_rps(batch, processes, hold_ms, hold_ms, budget_ms)
+                fits = (network.memory_gib(batch, processes) <= memory_gib) & (processes <= network.max_processes)
+                rps = np.where(fits & (processes <= levels), rps, 0.0) * GENEROUS
+                better = rps.max(axis=2) > self.rps[:, at]
+                self.rps[:, at] = np.maximum(self.rps[:, at], rps.max(axis=2))
+                self.model[:, at][better], self.batch[:, at][better] = model, batch[rps.argmax(axis=2)][better]
+
+    def price(self, prices: GroupPrices, floor: float, effort: int) -> PricedRates:
+        """See ``RateOracle.price``."""
+        each = prices.of(self.rps.swapaxes(0, 1))
+        group, best = each.argmax(axis=0), each.max(axis=0, initial=-np.inf)
+        totals, taken = _knapsacks(best)
+        most = totals[np.arange(len(totals)), np.arange(2, len(totals) + 2)]
+        tried = [level for level in np.argsort(-most, kind="stable")[:TRIED].tolist() if most[level] > max(floor, 0.0)]
+        found = [one for level in tried for one in self._rated(level, group[level], taken[level])]
+        return PricedRates(float(most.max(initial=0.0)), listing_of(list(dict.fromkeys(found)), len(prices.per_rps)))
+
+    def _rated(self, level: int, group: Ints, taken: Ints) -> Iterator[RatedPattern]:
+        """The pattern whose value is that of the knapsack at a level, and those with another group in one place: plans
+        need mixtures, which are never worth more than the best of what they mix.
+        """
+        sizes, left = list[int](), level + 2
+        while left:
+            size = int(taken[left])
+            sizes += [size] * (size > 0)
+            left -= size or 1
+        groups = [int(group[size - 1]) for size in sizes]
+        yield self._pattern(level, groups, sizes)
+        for at, other in product(range(len(sizes)), range(self.rps.shape[1])):
+            if other != groups[at] and self.rps[level, other, sizes[at] - 1]:
+                yield self._pattern(level, [*groups[:at], other, *groups[at + 1:]], sizes)
+
+    def _pattern(self, level: int, groups: Sequence[int], sizes: Sequence[int]) -> RatedPattern:
+        """The pattern of replicas of some groups with these numbers of processes."""
+        places = [(level, group, size - 1) for group, size in zip(groups, sizes, strict=True)]
+        members = [Member(at[1], Running(int(self.model[at]), int(self.batch[at]), at[2] + 1, 1.0)) for at in places]
+        return RatedPattern(tuple(members), tuple(float(self.rps[at]) for at in places))
 
 
-def _carried_rps(network: ClosedNetwork, batch: NDArray[np.int64], processes: NDArray[np.int64], count: int,
-                 compute: int, rule: LatencyRule, budget_ms: Floats, visits: Visits) -> Floats:
-    """(budgets, processes, batches) the most requests/s of a replica on a slice with ``count`` or more processes;
-    ``budget_ms`` is (budgets, 1, 1).
+def _knapsacks(values: Floats) -> tuple[Floats, Ints]:
+    """Two arrays (levels, processes from 0): the highest value of a pattern with at most so many processes, and the
+    processes of the replica that was added last (0 for none). ``values`` (levels, processes from 1) are those of
+    replicas.
     """
-    if rule.random_arrivals:
-        think_ms, slice_ms = longest_work_ms(network, batch, np.array([count]), compute)
-        hold_ms = least_hold_ms(think_ms[:, 0], slice_ms[:, 0], processes, np.array(count), visits)
-    else:
-        think_ms, slice_ms = work_ms_array(network, batch, count, compute)
-        hold_ms = np.broadcast_to(think_ms + count * slice_ms, (len(processes), len(batch)))
-    return rule.capacity_rps(batch, processes, hold_ms, hold_ms, budget_ms)
-
-
-def _full_rps(network: ClosedNetwork, batch: NDArray[np.int64], compute: int) -> float:
-    """The most requests/s that a slice carries if it gives all its time to one model."""
-    return float((1000 * batch / work_ms_array(network, batch, 1, compute)[1]).max()) * GENEROUS
+    levels, most = values.shape
+    total, taken = np.zeros((levels, most + 1)), np.zeros((levels, most + 1), int)
+    for used in range(1, most + 1):
+        added = total[:, used - 1::-1] + values[:, :used]
+        gained = np.concatenate([total[:, [used - 1]], added], axis=1)
+        taken[:, used], total[:, used] = gained.argmax(axis=1), gained.max(axis=1)
+    return total, taken

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.pricing.knapsacks import PARTS_OF_WORTH, Levels, pattern_at, worth_of
-from provision.formulations.pricing.level_capacities import LevelCapacities
 from provision.formulations.pricing.oracle import Pattern, Priced, Running, WayOfSharing
 from provision.formulations.pricing.rates import (
     GENEROUS,
@@ -29,14 +28,13 @@ from provision.formulations.pricing.rates import (
     listing_of,
 )
 from provision.formulations.pricing.settings import UNLIMITED, Setting, Way
-from provision.formulations.pricing.shared_mig.capacities import capacities
+from provision.formulations.pricing.shared_mig.capacities import NetworkCapacities
 from provision.formulations.pricing.shared_mig.levels import bounded_levels, planned_levels, searched_levels
 from provision.formulations.pricing.shared_mig.points import choices_of
 from provision.formulations.pricing.shared_mig.rate_options import RateOptions, rate_options
 from provision.formulations.pricing.shared_mig.rate_search import GroupValues, climb, search
 from provision.formulations.pricing.shared_mig.run_options import ways_of
 from provision.formulations.pricing.shared_mig.running import Runner
-from provision.formulations.pricing.throughput_patterns import ThroughputPatterns
 from provision.formulations.search.problem import Group, Problem, Shareable
 from provision.formulations.search.roles import Role
 from provision.formulations.search.segments import SliceType
@@ -228,16 +226,20 @@ class NetworkPatterns(RateOracle):
             for one in members.tolist()), tuple(counted.tolist()))
 
 
-def network_patterns(problem: Problem, slice_type: SliceType, data: FittedNetworks) -> NetworkPatterns | None:
-    """The RateOracle of a slice type.
+def network_rates(problem: Problem, slice_type: SliceType, data: FittedNetworks, until: Deadline
+                  ) -> RateOracle | None:
+    """The RateOracle of a slice type, made quickly, whatever the deadline; None if the slice cannot be shared.
 
-    It is None under other rules than those for random arrivals, if the slice cannot be shared, and if there are more
-    than MOST_PRICED groups.
+    For least cost, it is None, too, if there are more than MOST_PRICED groups, and under rules without random arrivals:
+    there, rates depend on what is routed.
     """
-    profile, mps = slice_type.profile, problem.instance.fleet[slice_type.entry].mps
-    if not problem.instance.shared_rule.random_arrivals or profile not in data.profiles or not mps:
+    entry, random_arrivals = problem.instance.fleet[slice_type.entry], problem.instance.shared_rule.random_arrivals
+    if slice_type.profile not in data.profiles or not entry.mps or entry.type.slice_mps_clients(slice_type.profile) < 2:
         return None
-    return NetworkPatterns(problem, slice_type, data) if len(problem.groups) <= MOST_PRICED else None
+    if problem.fills and not random_arrivals:
+        return NetworkCapacities(problem.instance, entry, slice_type.profile, data, problem.groups)
+    few = random_arrivals and len(problem.groups) <= MOST_PRICED
+    return NetworkPatterns(problem, slice_type, data) if few or problem.fills else None
 
 
 class NetworkOracle:
@@ -333,21 +335,6 @@ def network_oracle(instance: Instance, entry: FleetEntry, profile: str, data: Fi
     if profile not in data.profiles or not entry.mps or entry.type.slice_mps_clients(profile) < 2:
         return None
     return NetworkOracle(instance, entry, profile, data, roles, copies)
-
-
-def network_rates(problem: Problem, slice_type: SliceType, data: FittedNetworks, until: Deadline
-                  ) -> LevelCapacities | NetworkPatterns | None:
-    """The patterns of a slice type under random arrivals. They are made quickly, whatever the deadline.
-
-    Under other rules, rates depend on what is routed. There, objective max_throughput has the tables alone, and least
-    cost has nothing.
-    """
-    patterns = network_patterns(problem, slice_type, data)
-    if not problem.fills:
-        return patterns
-    entry = problem.instance.fleet[slice_type.entry]
-    levels = capacities(problem.instance, entry, slice_type.profile, data, problem.groups)
-    return levels if levels is None or patterns is None else ThroughputPatterns(levels, patterns)
 
 
 oracle = WayOfSharing(network_oracle, network_rates, network_settings)

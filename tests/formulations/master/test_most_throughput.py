@@ -55,16 +55,18 @@ def test_no_content_is_worth_more_than_is_told(fleet, shared, rule):
     """Random contents that hold, of closed networks and under interference, at random prices."""
     problem = Problem(small(fleet, shared, rule))
     draw, judge, known = np.random.default_rng(1), Judge(problem), 0
-    capacities = {kind: several[0] for kind, several in rates_of(problem).items()}
-    for kind in draw.choice(list(capacities), 8):
+    oracles = dict(rates_of(problem))
+    for kind in draw.choice(list(oracles), 8):
         worth = GroupPrices(1 + draw.exponential(1, 2), draw.normal(0, 300, 2), np.array([np.inf, 500.0]))
-        most, rated, members, _ = capacities[kind].price(worth, 0.0, 0)
-        for pattern in [random_pattern(draw, shared), *(one for one in members[:1] if len(one) > 1)]:
-            found = judge.held(int(kind), pattern, capacities[kind].batches)
+        (most, patterns, _), together = oracles[kind].price(worth, 0.0, 0), oracles[kind].together
+        rated = [patterns.rated(at) for at in range(len(patterns.rps))]
+        tried = [random_pattern(draw, shared) for _ in range(20)]
+        for pattern in [*tried, *(one.members for one in rated[:3] if len(one.members) > 1)]:
+            found = judge.held(int(kind), pattern)
             if found is not None:
                 known += 1
-                assert value(worth, found.members, found.rps, capacities[kind].together) <= most * (1 + 1e-12)
-        assert all(value(worth, *rated.rated(at)) <= most * (1 + 1e-9) for at in range(len(rated.rps)))
+                assert value(worth, found.members, found.rps, together) <= most * (1 + 1e-12)
+        assert all(value(worth, *one, together) <= most * (1 + 1e-9) for one in rated)
     assert known >= 8
 
 
@@ -76,15 +78,14 @@ def test_no_pattern_is_worth_more_than_exact_pricing_says(kind, seed, part):
     (gpu, rule), draw = kind, np.random.default_rng(seed)
     shared = gpu == "a100-80gb"
     problem, several = priced(gpu, shared, rule)
-    slice_type, [oracle] = several[int(draw.integers(len(several)))]
+    slice_type, oracle = several[int(draw.integers(len(several)))]
     prices = GroupPrices(1 + draw.exponential(1, 2), draw.normal(0, 100, 2), draw.choice([np.inf, 500.0, 100.0], 2),
                          draw.integers(0, 4, 2))
     judge, floor = Judge(problem), part * oracle.price(prices, 0.0, 0).most
-    exact = oracle.climb(prices, floor)
-    most = min(oracle.price(prices, floor, 0).most, exact.most)
-    best = max(exact.likely, key=len, default=())
-    tried = [random_pattern(draw, shared) for _ in range(20)] + [*exact.likely, *oracle.near(best)]
-    found = [judge.held(slice_type, one, oracle.batches) for one in tried if one]
+    most, patterns, _ = oracle.price(prices, floor, 0)
+    tried = [random_pattern(draw, shared) for _ in range(20)]
+    tried += [patterns.rated(at).members for at in range(min(len(patterns.rps), 12))]
+    found = [judge.held(slice_type, one) for one in tried]
     least = 2 if shared else 1  # slices of closed networks with one replica are priced elsewhere
     worth = [value(prices, one.members, one.rps, together=True)
              for one in found if one is not None and len(one.members) >= least]
@@ -114,7 +115,7 @@ def small(fleet, shared, rule):
 def priced(fleet, shared, rule):
     """The problem of two workloads, and how its slices are priced."""
     problem = Problem(small(fleet, shared, rule))
-    return problem, list(rates_of(problem).items())
+    return problem, rates_of(problem)
 
 
 def random_pattern(draw, shared):
@@ -181,7 +182,7 @@ def test_workloads_with_a_limit_per_gpu_are_spread_over_gpus():
         "performance": ["parvagpu-a100", "igniter-v100"],
         "workloads": [{"name": name, "model": model, "slo_ms": 100, "rate_rps": rate_rps, "max_share_per_gpu": 0.6}
                       for name, model, rate_rps in (("faces", "resnet50", 400), ("scenes", "vgg19", 200))]})
-    fleet = FullFleet(Problem(instance), {})
+    fleet = FullFleet(Problem(instance), ())
     assert fleet.most_spread == 7 and full_plan(fleet.problem, *fleet.chosen(10.0), "master") is None
     plan = full_plan(fleet.problem, *fleet.chosen(10.0, spread=7), "master")
     assert provision.verify(instance, plan).ok and len(plan.gpus) == 4

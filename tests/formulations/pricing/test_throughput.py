@@ -72,7 +72,7 @@ def test_whole_partitions_bound_every_plan_and_some_more_tightly():
     tightened = 0
     for seed in range(12):
         instance = isolated(seed)
-        best, fleet = optimum(instance), FullFleet(Problem(instance), {})
+        best, fleet = optimum(instance), FullFleet(Problem(instance), ())
         for _ in fleet.rounds(Deadline(math.inf)):
             pass
         before = fleet.bound
@@ -139,7 +139,7 @@ def test_no_points_beat_the_bound_of_a_set(latency_budget, chosen, random, effor
 def priced(latency_budget):
     """InSS under a latency rule, and how its GPUs are priced."""
     inss = INSS.with_policy(latency_budget=latency_budget)
-    [[found]] = rates_of(Problem(inss)).values()
+    [(_, found)] = rates_of(Problem(inss))
     return inss, found
 
 
@@ -166,15 +166,15 @@ def test_auto_is_the_best_of_all_and_proves_it():
 
 
 def test_sets_are_listed_up_to_a_number_and_a_time(monkeypatch):
-    [[sets]] = rates_of(Problem(INSS)).values()
+    [(_, sets)] = rates_of(Problem(INSS))
     assert sets.every(Deadline(0)) is None and len(sets.every(Deadline(math.inf))) > 8
     monkeypatch.setattr("provision.formulations.pricing.mps.sets.MOST_SETS", 5)
-    [[few]] = rates_of(Problem(INSS)).values()
+    [(_, few)] = rates_of(Problem(INSS))
     assert few.every(Deadline(math.inf)) is None
 
 
 def test_a_set_without_operating_points_is_worth_nothing():
-    [[sets]] = rates_of(Problem(INSS)).values()
+    [(_, sets)] = rates_of(Problem(INSS))
     every = tuple(range(len(Problem(INSS).groups)))
     assert sets.best(every, 2) == (0, None)
     assert sets.best((0,), 2)[0] > 0
@@ -182,7 +182,7 @@ def test_a_set_without_operating_points_is_worth_nothing():
 
 def test_where_a_short_search_finds_no_points_a_longer_one_does():
     """The bound of a set falls with the search, and a long search finds points of all its replicas."""
-    [[sets]] = rates_of(Problem(INSS)).values()
+    [(_, sets)] = rates_of(Problem(INSS))
     short = {pair: sets.best(pair, 0)[0] for pair in combinations(range(8), 2)}
     long = {pair: sets.best(pair, 2) for pair in short}
     assert all(long[pair][0] <= bound for pair, bound in short.items())
