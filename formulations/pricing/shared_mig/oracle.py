@@ -230,8 +230,8 @@ def network_rates(problem: Problem, slice_type: SliceType, data: FittedNetworks,
                   ) -> RateOracle | None:
     """The RateOracle of a slice type, made quickly, whatever the deadline; None if the slice cannot be shared.
 
-    For least cost, it is None, too, if there are more than MOST_PRICED groups, and under rules without random arrivals:
-    there, rates depend on what is routed.
+    It is None, too, if there are more than MOST_PRICED groups under rules for random arrivals. For least cost it is
+    None under other rules: there, rates depend on what is routed.
     """
     entry, random_arrivals = problem.instance.fleet[slice_type.entry], problem.instance.shared_rule.random_arrivals
     if slice_type.profile not in data.profiles or not entry.mps or entry.type.slice_mps_clients(slice_type.profile) < 2:
@@ -239,7 +239,7 @@ def network_rates(problem: Problem, slice_type: SliceType, data: FittedNetworks,
     if problem.fills and not random_arrivals:
         return NetworkCapacities(problem.instance, entry, slice_type.profile, data, problem.groups)
     few = random_arrivals and len(problem.groups) <= MOST_PRICED
-    return NetworkPatterns(problem, slice_type, data) if few or problem.fills else None
+    return NetworkPatterns(problem, slice_type, data) if few else None
 
 
 class NetworkOracle:
