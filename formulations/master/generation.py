@@ -55,9 +55,9 @@ class Generation:
 
     Attributes
     ----------
-    last, reached
-        The last solution of the linear program (None at first), and the value that the best prices so far prove, in
-        multiples of the dearest GPU's price.
+    last, center, reached
+        The last solution of the linear program, and the prices that proved most so far (both None at first); and the
+        value that these prove, in multiples of the dearest GPU's price.
     converged, impossible
         Whether no pattern is missing, and whether the patterns cannot meet the demand.
     cuts
@@ -72,6 +72,7 @@ class Generation:
         self.cuts: list[PricedCut] = []
         self.aim: tuple[int, ...] | None = None
         self.last: Duals | None = None
+        self.center: Duals | None = None
         self.took_s = self.reached = 0.0
         self.effort, self.round = SCHEDULE.firm, 0
         self.converged = self.impossible = self.enough = False
@@ -132,7 +133,7 @@ class Generation:
             self.impossible = True
             return False
         self.last, self.round = found, self.round + 1
-        exhaustive, new = self.price(found, SCHEDULE.slight, self.effort)
+        exhaustive, new = self._stable(found)
         settled, aimed = not new and exhaustive, self.aim
         if aimed is None:
             done = settled or self.bound >= self.units(found)
@@ -146,6 +147,19 @@ class Generation:
             self.converged = self.aim is None or (self.aim == aimed and settled)
         few = SCHEDULE.rest * len(self.program.wanted) if self.effort <= SCHEDULE.firm else 0
         return not exhaustive and new < max(few, 1)
+
+    def _stable(self, found: Duals) -> tuple[bool, int]:
+        """Price as ``price`` does: between the duals and the prices that proved the best bound, where these are near;
+        then at the duals themselves if no pattern is new (Wentges smoothing, 1997).
+        """
+        if self.center is not None and self.gap < SCHEDULE.stable and self.aim is None:
+            part = SCHEDULE.central
+            between = found._replace(slice_types=part * self.center.slice_types + (1 - part) * found.slice_types,
+                                     places=part * self.center.places + (1 - part) * found.places)
+            exhaustive, new = self.price(between, SCHEDULE.slight, self.effort)
+            if new:
+                return exhaustive, new
+        return self.price(found, SCHEDULE.slight, self.effort)
 
     def price(self, at: Duals, slight: float, effort: int) -> tuple[bool, int]:
         """Add patterns at given prices and prove a bound; return whether pricing was exhaustive, and the number of new
@@ -169,7 +183,8 @@ class Generation:
         if self.bound > before:
             self.cuts.append(PricedCut(slices, places, worth))
         over = max(one * self.problem.dearest / pool.worth for one, pool in zip(worth, pools, strict=True))
-        self.reached = max(self.reached, needed / over) if over > 0 else self.reached
+        if over > 0 and needed / over > self.reached:
+            self.reached, self.center = needed / over, at
         return exhaustive, new
 
     def vary(self, draw: np.random.Generator) -> None:
