@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from provision import read, solve
 from provision.formulations.pricing.rates import GroupPrices
-from provision.formulations.pricing.shared_mig.oracle import network_patterns
+from provision.formulations.pricing.shared_mig.oracle import network_rates
 from provision.formulations.pricing.shared_mig.rate_search import GroupValues, search
 from provision.formulations.search.problem import Problem
+from provision.models.base.clock import NEVER
 from provision.models.performance.longest_batches import network_hold_ms
 from provision.models.performance.operating_points import Member
 from provision.models.problem.instance import Instance
@@ -32,7 +33,7 @@ def drawn(seed):
                                policy={"share_slices": True, "latency_budget": "queueing"}, workloads=workloads))
     shared = problem.shareable[int(rng.integers(len(problem.shareable)))]
     slice_type = problem.segments.slice_types[shared.slice_type]
-    oracle = network_patterns(problem, slice_type, shared.data)
+    oracle = network_rates(problem, slice_type, shared.data, NEVER)
     every = oracle.options
     kept = np.sort(rng.permutation(len(every.group))[:POINTS])
     options = every._replace(**{name: getattr(every, name)[kept] for name in OVER_POINTS})
@@ -149,5 +150,5 @@ def test_twelve_gpus_do_not_suffice_for_scenario_five_under_queueing():
 def test_patterns_carry_rates_under_random_arrivals_alone(rule):
     problem = Problem(read("parvagpu-s1-shared").with_policy(latency_budget=rule))
     shared = problem.shareable[0]
-    found = network_patterns(problem, problem.segments.slice_types[shared.slice_type], shared.data)
+    found = network_rates(problem, problem.segments.slice_types[shared.slice_type], shared.data, NEVER)
     assert (found is None) == (rule == "half_slo")
