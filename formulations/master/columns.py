@@ -119,17 +119,15 @@ class PatternColumns:
         begin = len(found.x) - len(self.patterns)
         return Duals(found.value, slices, places, found.x[begin:], found.reduced[begin:])
 
-    def integral(self, kept: Bools, least: Ints, time_limit_s: float, goal: float | None = None) -> Chosen | None:
+    def integral(self, kept: Bools, least: Ints, time_limit_s: float) -> Chosen | None:
         """A whole-number solution; None if none is found in time.
 
-        Only patterns with ``kept`` are used, and each at least as often as in ``least``; both are (patterns,). With a
-        ``goal``, in units, it is the first one found that costs no more.
+        Only patterns with ``kept`` are used, and each at least as often as in ``least``; both are (patterns,).
         """
         *others, patterns = self._sorts(None)
         low = patterns._replace(least=np.maximum(patterns.least, least))
         usable = np.concatenate([np.ones(sum(len(one.cost) for one in others), bool), kept])
-        found = self.master.integral([*others, low], time_limit_s, kept=usable, gap=0.0 if goal is None else 1.0,
-                                     dearest=None if goal is None else goal / self.problem.dearest)
+        found = self.master.integral([*others, low], time_limit_s, kept=usable)
         if found.x is None:
             return None
         tiers, partitions = (len(one.cost) for one in others[:2])

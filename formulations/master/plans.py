@@ -17,9 +17,6 @@ from provision.formulations.search.problem import Problem
 from provision.formulations.search.roles import serving
 from provision.models.plans.plan import Plan, Replica
 
-Held = list[tuple[int, Pattern]]
-"""The patterns on the slices of a GPU, each with its slice type."""
-
 
 class _Use(NamedTuple):
     """A replica of a workload: the row of the places that it needs, and its rate (requests/s)."""
@@ -59,30 +56,21 @@ def dealt(problem: Problem, partitions: Sequence[NDArray[np.int64]], rows: NDArr
     return deal(problem.instance, problem.segments, problem.partitions, np.concatenate(partitions), rows)
 
 
-def add_plan(columns: PatternColumns, plan: Plan) -> list[Held | None]:
-    """Add the patterns of a plan to the columns; return those of each GPU, None for a GPU with a pattern that is not
-    valid for whole workloads.
-    """
+def add_plan(columns: PatternColumns, plan: Plan) -> None:
+    """Add the patterns of a plan to the columns, as far as they are valid for whole workloads."""
     problem, fleet = columns.problem, columns.problem.instance.fleet
     slice_types = {(fleet[one.entry].gpu, fleet[one.entry].partitioned, one.profile): at
                    for at, one in reversed(list(enumerate(problem.segments.slice_types)))}
     row_of = {problem.instance.workloads[member].name: row for group, row in zip(
         problem.groups, columns.row_of, strict=True) for member in group.members}
-    found: list[Held | None] = []
     for gpu in plan.gpus:
-        held: Held = []
-        used = [piece for piece in gpu.slices if piece.replicas]
-        for piece in used:
-            slice_type = slice_types.get((gpu.gpu, gpu.mig, piece.profile), -1)
+        for piece in gpu.slices:
+            oracles = oracles_of(problem).get(slice_types.get((gpu.gpu, gpu.mig, piece.profile), -1))
             rows = [row_of.get(one.workload) for one in piece.replicas]
             pattern = tuple(sorted(row for row in rows if row is not None))
-            if len(pattern) == len(rows) and ((slice_type, pattern) in columns.patterns.at or (
-                    pattern[-1] < len(problem.roles) and slice_type in oracles_of(problem)
-                    and _first(oracles_of(problem)[slice_type], pattern) is not None)):
-                columns.add(slice_type, [pattern])
-                held.append((slice_type, pattern))
-        found.append(held if len(held) == len(used) else None)
-    return found
+            whole = pattern and oracles and len(pattern) == len(rows) and pattern[-1] < len(problem.roles)
+            if whole and oracles and _first(oracles, pattern) is not None:
+                columns.add(slice_types[gpu.gpu, gpu.mig, piece.profile], [pattern])
 
 
 def _slices(columns: PatternColumns, chosen: Chosen) -> tuple[NDArray[np.int64], list[tuple[int, tuple[Replica, ...]]]]:

@@ -4,20 +4,14 @@ programs and dives make plans.
 Where workloads may be split, they are first divided into parts with one replica each (`search.parts`). Splitting
 further seldom saves many GPUs, but it makes a larger program, whose prices converge slowly. A bound of the parts is no
 bound of the instance; prices of replicas prove one (`values`).
-
-A plan is improved by keeping the patterns of most of its GPUs, while the integer program plans the other GPUs anew:
-large neighbourhood search over the columns of the master program (Shaw 1998). Every kept pattern raises the linear
-program's value by at least its reduced cost. So the reduced costs of all kept patterns may add up to no more than the
-wanted price less the linear program's value. GPUs with low reduced costs are kept first.
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
 
-from provision.formulations.master.columns import Chosen, Duals
+from provision.formulations.master.columns import Chosen
 from provision.formulations.master.dive import dive
 from provision.formulations.master.generation import Generation, hand_on
 from provision.formulations.master.kept import keep, prices_of_kept, seed
@@ -26,90 +20,9 @@ from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.register import oracles_of
 from provision.formulations.search.aggregation import rounded
 from provision.formulations.search.problem import Problem
-from provision.models.base.arrays import Floats, Ints
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import DUST, SOLVER
-from provision.models.plans.plan import Plan
 from provision.models.problem.search import Progress, Termination
-
-
-class Neighbourhood:
-    """Searches for plans that are better than a known plan and have most of its patterns.
-
-    Parameters
-    ----------
-    columns
-        The patterns so far. The plan's patterns are added to them.
-    plan
-        A plan of the instance; it need not be valid.
-    draw
-        Random generator for the choice among GPUs of about the same reduced cost.
-    """
-
-    def __init__(self, columns: Generation, plan: Plan, draw: np.random.Generator) -> None:
-        self.columns, self.draw = columns, draw
-        self.stand(plan)
-
-    def stand(self, plan: Plan) -> None:
-        """Begin from another plan."""
-        self.gpus = add_plan(self.columns.program, plan)
-
-    def better(self, until: Deadline, below: float, wanted: float) -> Chosen | None:
-        """A whole-number solution cheaper than ``below``, in units of price; None if none was found.
-
-        The first search is for a solution that costs at most ``wanted``. After every failure, the next search plans
-        more GPUs anew. If ``below`` is infinite (no plan is known), the next search instead allows a price that is
-        higher by the price of the dearest GPU.
-        """
-        relaxed = self.columns.program.relaxed()
-        if relaxed is None:
-            return None
-        step = float(self.columns.problem.dearest)
-        lowest = max(self.columns.bound, math.ceil(self.columns.units(relaxed)))
-        share, goal = SCHEDULE.some, max(lowest + step, wanted)
-        if math.isfinite(below):
-            goal = min(below - step, max(lowest, wanted))
-        while lowest < below and not until.over and share < 1:
-            found = self._sought(relaxed, goal, share, until)
-            if found is not None:
-                return found
-            if math.isinf(below):
-                goal += step
-            else:
-                share *= SCHEDULE.patience
-        return None
-
-    def _sought(self, relaxed: Duals, goal: float, share: float, until: Deadline) -> Chosen | None:
-        """A whole-number solution that costs at most ``goal``, in units of price; None if none was found.
-
-        At least the fraction ``share`` of the GPUs is planned anew.
-        """
-        step = float(self.columns.problem.dearest)
-        least = self._least(relaxed.reduced, (goal / step - relaxed.value) * (1 - share), share)
-        kept = (relaxed.reduced <= SCHEDULE.nearly) | (least > 0)
-        return self.columns.program.integral(kept, least, min(SCHEDULE.whole_s, until.left_s), goal)
-
-    def _least(self, reduced: Floats, most: float, share: float) -> Ints:
-        """(patterns,) how often the kept GPUs of the plan use each pattern; the integer program must use it as often.
-
-        GPUs are kept in the order of their reduced costs, with some noise.
-
-        Parameters
-        ----------
-        reduced
-            (patterns,) reduced costs.
-        most
-            The most that the reduced costs of the kept patterns may add up to.
-        share
-            The fraction of the GPUs that are planned anew in any case.
-        """
-        patterns = self.columns.program.patterns
-        costs = np.array([math.inf if gpu is None else sum(max(reduced[patterns.at[one]], 0.0) for one in gpu)
-                          for gpu in self.gpus])
-        order = np.argsort(costs + SCHEDULE.used * self.draw.random(len(costs)), kind="stable")
-        stays = (np.cumsum(costs[order]) <= most) & (np.arange(len(costs)) < (1 - share) * len(costs))
-        held = Counter(one for at in order[stays].tolist() for one in self.gpus[at] or ())
-        return np.array([held[one] for one in patterns], int)
 
 
 class Run:
@@ -141,8 +54,6 @@ class Run:
         Whether the integer program over all patterns of small reduced cost has been tried.
     varied
         How many times patterns were generated at random prices.
-    near
-        The search for plans near a known plan (Neighbourhood), if patterns of an earlier solve are known; else None.
     """
 
     def __init__(self, problem: Problem, progress: Progress, name: str, proves: bool = True,
@@ -163,22 +74,18 @@ class Run:
             plan = progress.plan.model_copy(update={"gpus": progress.plan.gpus[:most]})  # enough to begin with
             for columns in {self.bounds, self.columns}:
                 add_plan(columns.program, plan)
-        self.near = self._continued()
+        self._continue()
 
-    def _continued(self) -> Neighbourhood | None:
-        """Begin with the patterns and prices of an earlier solve. Returns the Neighbourhood of its plan; None if there
-        is no earlier solve or no plan.
-        """
+    def _continue(self) -> None:
+        """Begin with the patterns and prices of an earlier solve, if there is one."""
         kept = self.search.kept
         if kept is None or not kept.fits(self.problem.instance):
-            return None
+            return
         for columns in {self.bounds, self.columns}:
             seed(kept, columns)
         self.bounds.effort = max(self.bounds.effort, kept.effort)
         self.bounds.price(prices_of_kept(kept, self.bounds), SCHEDULE.slight, self.bounds.effort)
         self._prove()
-        plan = self.progress.plan or kept.plan_for(self.problem.instance)
-        return None if plan is None else Neighbourhood(self.columns, plan, self.draw)
 
     @property
     def ended(self) -> bool:
@@ -189,14 +96,8 @@ class Run:
         """Alternate between adding patterns, which raises the bound, and making plans; return why the search ended.
 
         It ends when the plan is proven optimal or within the gap that is asked for, when it is proven that there is no
-        plan, when time is up, or when nothing more can be tried. After an earlier solve, plans that differ little from
-        that solve's plan are tried first, except for a large problem whose gap is small already.
+        plan, when time is up, or when nothing more can be tried.
         """
-        if self.near is not None:
-            self._tighten()
-            small = not self.large or self.bounds.gap > SCHEDULE.close
-            if small and math.isfinite(self.bounds.bound):
-                self._mend(self.near)
         if self.progress.plan is None:
             self.improve(self.turn_s)
         ended: Termination | None = None
@@ -206,21 +107,6 @@ class Run:
             if self.further is not None and ended is None and not self.ended:
                 self.further(min(self.turn_s, SCHEDULE.prices_s))
         return ended or ("proved" if self.progress.proved or math.isinf(self.bounds.bound) else "completed")
-
-    def _mend(self, near: Neighbourhood) -> None:
-        """Look for better plans near a known plan. If none is found, add patterns by the quickest pricing and look
-        again.
-        """
-        until, wanted = self.search.within(SCHEDULE.mend_s), math.floor(self.bounds.bound / (1 - self.search.gap))
-        while not self.ended and not until.over:
-            chosen = near.better(until, self._below(), wanted)
-            plan = None if chosen is None else plan_of(self.columns.program, chosen, self.name)
-            if plan is not None and self.progress.offer(plan):
-                near.stand(plan)
-                continue
-            found = self.columns.program.relaxed()
-            if found is None or not self.columns.price(found, SCHEDULE.slight, 0)[1]:
-                return
 
     def keep(self) -> None:
         """Keep the patterns and their prices for the next solve, if the Search asks for it.

@@ -69,10 +69,10 @@ class Schedule:
     complete_s
         The seconds of the first turn if there are many workloads with one replica each: their plans come from nearly
         all columns.
-    integral_s, bound_s, prices_s, mend_s, served_s
+    integral_s, bound_s, prices_s, served_s
         The seconds of searches that come once: the integer program over all patterns of small reduced cost, bounds that
-        need no columns, the first bounds by prices of replicas where workloads may be split, mending an earlier plan,
-        and the plan that carries all rates on few GPUs for the most throughput.
+        need no columns, the first bounds by prices of replicas where workloads may be split, and
+        the plan that carries all rates on few GPUs for the most throughput.
     idle_s
         Searches that take turns and took less than this together have nothing left to try.
     brief_s, whole_s, exchange_s
@@ -116,7 +116,6 @@ class Schedule:
     integral_s: float = 20.0
     bound_s: float = 4.0
     prices_s: float = 8.0
-    mend_s: float = 20.0
     served_s: float = 8.0
     idle_s: float = 0.01
     brief_s: float = 0.5
