@@ -6,7 +6,6 @@ processes. Memory is left out: the performance models refuse patterns that need 
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import product
 
 import numpy as np
 
@@ -27,6 +26,9 @@ from provision.models.performance.closed_network import work_ms_array
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
+
+MIXED = 4
+"""A place of a pattern is given to this many of the best groups in turn."""
 
 
 class NetworkCapacities(RateOracle):
@@ -80,12 +82,15 @@ class NetworkCapacities(RateOracle):
         totals, taken = _knapsacks(best)
         most = totals[np.arange(len(totals)), np.arange(2, len(totals) + 2)]
         tried = [level for level in np.argsort(-most, kind="stable")[:TRIED].tolist() if most[level] > max(floor, 0.0)]
-        found = [one for level in tried for one in self._rated(level, group[level], taken[level])]
+        found = [one for level in tried for one in self._rated(level, group[level], taken[level], each[:, level],
+                                                               float(most[level]) - max(floor, 0.0))]
         return PricedRates(float(most.max(initial=0.0)), listing_of(list(dict.fromkeys(found)), len(prices.per_rps)))
 
-    def _rated(self, level: int, group: Ints, taken: Ints) -> Iterator[RatedPattern]:
-        """The pattern whose value is that of the knapsack at a level, and those with another group in one place: plans
-        need mixtures, which are never worth more than the best of what they mix.
+    def _rated(self, level: int, group: Ints, taken: Ints, values: Floats, spare: float
+               ) -> Iterator[RatedPattern]:
+        """The pattern whose value is that of the knapsack at a level, and those with another of the best groups in one
+        place, worth less by at most ``spare``: plans need mixtures, which are never worth more than the best of what
+        they mix. ``values`` (groups, processes) are those of replicas.
         """
         sizes, left = list[int](), level + 2
         while left:
@@ -94,9 +99,10 @@ class NetworkCapacities(RateOracle):
             left -= size or 1
         groups = [int(group[size - 1]) for size in sizes]
         yield self._pattern(level, groups, sizes)
-        for at, other in product(range(len(sizes)), range(self.rps.shape[1])):
-            if other != groups[at] and self.rps[level, other, sizes[at] - 1]:
-                yield self._pattern(level, [*groups[:at], other, *groups[at + 1:]], sizes)
+        for at, size in enumerate(sizes):
+            for other in np.argsort(-values[:, size - 1], kind="stable")[:MIXED].tolist():
+                if other != groups[at] and values[groups[at], size - 1] - values[other, size - 1] < spare:
+                    yield self._pattern(level, [*groups[:at], other, *groups[at + 1:]], sizes)
 
     def _pattern(self, level: int, groups: Sequence[int], sizes: Sequence[int]) -> RatedPattern:
         """The pattern of replicas of some groups with these numbers of processes."""
