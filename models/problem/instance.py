@@ -340,8 +340,8 @@ class Instance(Shown, Record):
         return Plan(version=1, instance=self.name, digest=self.digest, method=method, gpus=tuple(gpus))
 
     def adopted(self, plan: Plan) -> Plan:
-        """A plan for this instance, from a plan for an instance with fewer choices or another objective."""
-        return plan.model_copy(update={"digest": self.digest})
+        """A plan for this instance, from a plan for another instance for which it holds too."""
+        return plan.model_copy(update={"instance": self.name, "digest": self.digest})
 
     def replace(self, **changes: Any) -> "Instance":
         """A copy with some fields replaced, validated like a new instance. With workloads of other names it has no

@@ -29,19 +29,7 @@ from provision.proofs.check import Facts, Prices
 from provision.proofs.demand import Steps
 from provision.proofs.fleet import Cut, Pool, affordable
 from provision.proofs.lines import HardError, sealed
-
-MOST_CUTS = 8
-"""The most cuts of a certificate: the last ones that raised the bound. Further cuts take time and raise the bound only
-a little.
-"""
-COUNTED = 128
-"""Limits on the number of replicas above this are not counted."""
-
-
-STEPS, LOWEST = 200, 0.01
-"""The steps by which a certificate states a value that rises with a replica's rate, for one workload; and the part of
-its rate up to which all replicas have the same value.
-"""
+from provision.solving.schedule import CERTIFICATE
 
 
 class Certificate(NamedTuple):
@@ -107,7 +95,7 @@ def certificate_of(instance: Instance, seconds: float, enough: float | None = No
         found = _of_values(problem, until, enough) if facts.shared else _of_slices(problem, until)
     tell("what the prices prove")
     claimed = list[_Claimed]()
-    for prices in found[-MOST_CUTS:]:
+    for prices in found[-CERTIFICATE.cuts:]:
         with suppress(HardError):  # the checker would not accept it
             claimed.append(_claimed(facts, problem, prices))
     units = _units(facts, claimed)
@@ -182,7 +170,8 @@ def _of_values(problem: Problem, until: Deadline, enough: float | None) -> list[
         rps, value = found.values.rps[at], found.values.value[at]
         least = np.floor(found.least_value(found.values, at, one.rates_rps) * FINE).astype(int)
         for member, rate_rps, needed in zip(one.members.tolist(), one.rates_rps.tolist(), least.tolist(), strict=True):
-            rates = np.union1d(np.geomspace(rate_rps * LOWEST, rate_rps, STEPS), rate_rps / np.arange(1, 5))
+            steep = np.geomspace(rate_rps * CERTIFICATE.lowest, rate_rps, CERTIFICATE.steps)
+            rates = np.union1d(steep, rate_rps / np.arange(1, 5))
             prices = np.maximum.accumulate(np.floor(np.interp(rates, rps, value) * FINE).astype(int))
             name, rates[0] = instance.workloads[member].name, 0.0  # else tiny replicas would carry rates for nothing
             steps[name] = list(zip(rates.tolist(), prices.tolist(), strict=True))
@@ -203,7 +192,7 @@ def _of_slices(problem: Problem, until: Deadline) -> list[_Prices]:
 def _needs(problem: Problem, prices: Ints, at: int) -> int:
     """A lower bound on the price of every replica set of slices that can serve a group; 0 if there is none."""
     alone_rps, group = problem.alone_rps[at], problem.groups[at]
-    exact = group.most <= COUNTED
+    exact = group.most <= CERTIFICATE.counted
     known = Knapsack(np.maximum(alone_rps[alone_rps > 0] * (1 + LOOSE), LEAST_RPS), prices[alone_rps > 0],
                      int(group.most) if exact else group.least, exact)
     found = known.cheapest(group.rate_rps * (1 - MISSING), group.least)

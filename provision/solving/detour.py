@@ -1,7 +1,8 @@
-"""Plans an instance that the methods cannot plan directly, by planning similar instances.
+"""Plans an instance that the methods cannot plan directly, by planning other instances in its place.
 
 These lack one rule of the instance, such as ``survive``. Their plans are kept if the verifier accepts them for the
-instance itself.
+instance itself, and their bounds are combined: the one without the rule is never worse than the instance, and where
+some instances together have all plans, the weakest of their bounds holds.
 
 Other instances are planned in rounds. The first round plans the first few of them for a short time each. Every later
 round plans more of them, and again for longer those that were cut off. So what is known at some second does not depend
@@ -9,56 +10,72 @@ on the time limit.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from functools import cached_property
+from itertools import chain, islice
 
 from provision.heuristics.core import greedy
 from provision.heuristics.gpulets import ideal
+from provision.models.base.clock import Deadline
+from provision.models.base.tolerances import FORGIVEN
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Progress, Search, Termination
-from provision.solving.schedule import DETOUR
+from provision.models.problem.workload import Workload
+from provision.solving.schedule import DetourSchedule
 from provision.verification.verify import verify
 
 Run = Callable[[Instance, Search], Outcome]
 QUICK = (greedy.METHODS[0], ideal.METHODS[0])
 """The methods for quick plans. The plans of the second one keep the SLOs under any latency rule."""
+NOTHING = Outcome("unknown", "time_limit")
+"""What is known of an instance before its first turn."""
+SAFE = 1 + FORGIVEN
+"""The factor on increased rates; it exceeds the sum of the verifier's tolerances."""
 
 
-@dataclass
+def unchanged(plan: Plan) -> Plan:
+    """The plan itself."""
+    return plan
+
+
+@dataclass(eq=False)
 class Other:
     """An instance that is planned in place of another one, and what is known of it so far.
 
     Attributes
     ----------
-    instance
-        The other Instance.
+    make
+        Makes the other Instance, when it is needed.
     back
         Turns a plan of the other instance into a plan for the instance itself.
-    plan
-        The best plan of the other instance; None if none is known.
-    bound
-        A bound on the objective of the other instance; None if nothing is proven.
-    impossible, reason
-        Whether it is proven that the other instance has no plan, and the obstacle if it has none or none was found.
-    cut_off
-        Whether more time may give a better plan or bound. True before the first turn.
+    known
+        The outcome of its last turn, with the best plan and bound of all turns.
+    loss
+        What the quick plan loses as a plan for the instance itself; infinite if there is none.
     """
 
-    instance: Instance
-    back: Callable[[Plan], Plan]
-    plan: Plan | None = None
-    bound: float | None = None
-    impossible: bool = False
-    reason: str = ""
-    cut_off: bool = True
+    make: Callable[[], Instance]
+    back: Callable[[Plan], Plan] = unchanged
+    known: Outcome = NOTHING
+    loss: float = math.inf
+
+    @cached_property
+    def instance(self) -> Instance:
+        """The other instance."""
+        return self.make()
+
+    @property
+    def impossible(self) -> bool:
+        """Whether it is proven that the other instance has no plan."""
+        return self.known.status == "infeasible"
 
 
 class Detour:
-    """Plans similar instances in place of an instance, and keeps the best plan and bound that follow for the instance.
+    """Plans other instances in place of an instance, and keeps the best plan and bound that follow for the instance.
 
     Parameters
     ----------
@@ -66,77 +83,124 @@ class Detour:
         The problem and its Search.
     run
         Plans the other instances.
+    schedule
+        The seconds for the other instances.
+    finish
+        Completes every plan for the instance, before it is verified.
     parameters
         Parameters of the method that replace those of the search.
     """
 
-    def __init__(self, instance: Instance, search: Search, run: Run, **parameters: str) -> None:
-        self.search, self.run, self.parameters = search, run, parameters
-        self.progress = Progress(instance, search)
+    def __init__(self, instance: Instance, search: Search, run: Run, schedule: DetourSchedule,
+                 finish: Callable[[Plan], Plan] = unchanged, **parameters: str) -> None:
+        self.search, self.run, self.schedule, self.finish = search, run, schedule, finish
+        self.parameters, self.progress = parameters, Progress(instance, search)
 
     @property
     def over(self) -> bool:
         """Whether a plan is proven optimal, or the time is over."""
         return self.progress.proved or self.search.left_s <= 0
 
-    def in_turns(self, others: Iterable[Other]) -> Iterator[Other]:
-        """Plan other instances in rounds, until none is cut off or this Detour is over; yield each after its turn."""
-        known, further = list[Other](), iter(others)
-        number, seconds = DETOUR.first, DETOUR.turn_s
-        while not self.over:
-            known += islice(further, number - len(known))
-            turn = [one for one in known if one.cut_off]
-            if not turn:
-                return
-            for one in turn:
-                if not self.over:
-                    self.plan(one, seconds)
-                    yield one
-            number, seconds = number * DETOUR.more, seconds * DETOUR.longer
+    def outcome(self, plain: Other, others: Iterable[Other], why: Callable[[], str], *,
+                raised: Callable[[float], float] = lambda bound: bound, every: Sequence[Other] = (), none: str = ""
+                ) -> Outcome:
+        """Plan other instances in turns, and tell what follows for the instance.
 
-    def plan(self, other: Other, seconds: float = DETOUR.turn_s) -> None:
+        Parameters
+        ----------
+        plain
+            An instance that has a plan if the instance itself has one.
+        others
+            All instances to plan, ``plain`` among them. They may depend on what is known of those before them.
+        why
+            Tells the obstacle if no plan is found, and none for ``plain`` either.
+        raised
+            Turns a bound of ``plain`` into a bound of the instance.
+        every
+            Instances of which one has the best plan of the instance; empty while such are not known. If it is proven
+            that none of them has a plan, ``none`` is the reason.
+        """
+        progress = self.progress
+        for _ in self._in_turns(others):
+            if plain.impossible:
+                return Outcome("infeasible", "proved", reason=plain.known.reason)
+            progress.prove(None if plain.known.bound is None else raised(plain.known.bound))
+            possible = [one.known.bound for one in every if not one.impossible]
+            if every and not possible and progress.plan is None:
+                return Outcome("infeasible", "proved", reason=none)
+            bounds = [bound for bound in possible if bound is not None]
+            if bounds and len(bounds) == len(possible):
+                progress.prove(min(bounds, key=objective_of(progress.instance).loss))
+        ended: Termination = "time_limit" if self.search.left_s <= 0 else "completed"
+        return progress.outcome(ended, plain.known.reason or why())
+
+    def _in_turns(self, others: Iterable[Other]) -> Iterator[Other]:
+        """Plan other instances in rounds, until none is cut off or this Detour is over; yield each after its turn."""
+        begun, further = list[Other](), iter(others)
+        number, seconds = self.schedule.first, self.schedule.turn_s
+        while not self.over:
+            again = [one for one in begun if one.known.termination == "time_limit"]
+            before = len(begun)
+            for one in chain(again, islice(further, number - before)):
+                if self.over:
+                    return
+                begun += [] if one in again else [one]
+                self._plan(one, seconds)
+                yield one
+            if not again and len(begun) == before:
+                return
+            number, seconds = number * self.schedule.more, seconds * self.schedule.longer
+
+    def _plan(self, other: Other, seconds: float) -> None:
         """Plan another instance for some seconds, and keep its plan for this instance if it is valid."""
-        begun = {} if other.plan is None else {"greedy": "no"}
+        before = other.known
+        begun = {} if before.plan is None else {"greedy": "no"}
         apart = self.search.apart(seconds, **self.parameters, **begun)
-        found = self.run(other.instance, replace(apart, start=other.plan))
-        other.cut_off, other.impossible = found.termination == "time_limit", found.status == "infeasible"
-        other.reason = found.reason
-        if objective_of(other.instance).tighter(found.bound, other.bound):
-            other.bound = found.bound
+        found = self.run(other.instance, replace(apart, start=before.plan))
+        tighter = objective_of(other.instance).tighter(found.bound, before.bound)
+        other.known = replace(found, plan=found.plan or before.plan, bound=found.bound if tighter else before.bound)
         if found.plan is not None:
-            other.plan = found.plan
             self.offer(other.back(found.plan))
 
-    def quick(self, other: Instance, seconds: float = math.inf) -> Outcome:
-        """The Outcome of a quick method on another instance, in at most some seconds.
-
-        Its status is ``unknown`` if no quick method can plan the instance; its termination is ``time_limit`` if the
-        method was cut short.
+    def quickly(self, others: Sequence[Other]) -> list[Other]:
+        """Make quick plans of other instances in a few seconds, and for longer while none is valid; return the other
+        instances, the best quick plan first. Planning begins with these plans.
         """
-        method = next((one for one in QUICK if needs(other) - {"random_turns"} <= one.features), None)
-        if method is None:
-            return Outcome("unknown", "completed")
-        part = self.search.apart(seconds, **method.parameters)
-        found = method.run(other, part)
-        return found if part.left_s else replace(found, termination="time_limit")
+        end = Deadline(self.schedule.quick_s)
+        for one in others:
+            if not self.over and not (end.over and self.progress.plan is not None):
+                self._plan_quickly(one)
+        return sorted(others, key=lambda one: one.loss)
 
-    def begin(self, other: Other, seconds: float = DETOUR.turn_s) -> None:
-        """Make a quick plan of another instance, and keep it for this instance if it is valid. Planning begins with it
-        if it was not cut short.
+    def _plan_quickly(self, other: Other) -> None:
+        """Make a quick plan of another instance, if a quick method can."""
+        method = next((one for one in QUICK if needs(other.instance) - {"random_turns"} <= one.features), None)
+        plan = method and method.run(other.instance, self.search.apart(**method.parameters)).plan
+        if plan is not None:
+            other.known, other.loss = replace(other.known, plan=plan), self.offer(other.back(plan))
+
+    def offer(self, plan: Plan) -> float:
+        """Keep a plan of the instance if it is valid and better than the best so far; returns what it loses by the
+        objective, infinite if it is not valid.
         """
-        quick = self.quick(other.instance, seconds)
-        if quick.plan is not None:
-            self.offer(other.back(quick.plan))
-        other.plan = quick.plan if quick.termination in ("completed", "proved") else None
+        instance = self.progress.instance
+        plan = self.finish(instance.adopted(plan))
+        if not verify(instance, plan).ok:
+            return math.inf
+        self.progress.offer(plan)
+        return objective_of(instance).loss(objective_of(instance).value(plan))
 
-    def offer(self, plan: Plan) -> bool:
-        """Keep a plan of the instance if it is valid and better than the best so far; returns whether it is valid."""
-        valid = verify(self.progress.instance, plan).ok
-        if valid:
-            self.progress.offer(plan)
-        return valid
 
-    def outcome(self, reason: str) -> Outcome:
-        """The Outcome so far; ``reason`` is given if there is no plan."""
-        ended: Termination = "time_limit" if self.search.left_s <= 0 else "completed"
-        return self.progress.outcome(ended, reason)
+def increased(workload: Workload, parts: int, copies: int = 1) -> Workload:
+    """The workload with a rate of which ``parts - 1`` equal parts are its own rate; a GPU carries one part at most. If
+    every GPU of the plan is to stand ``copies`` times, each carries that fraction of the rate.
+    """
+    return workload.model_copy(update={
+        "rate_rps": workload.rate_rps * parts / (parts - 1) / copies * SAFE,
+        "max_share_per_gpu": min(workload.max_share_per_gpu, copies / parts)})
+
+
+def routed(plan: Plan, parts: Mapping[str, float], copies: int = 1) -> Plan:
+    """The plan with parts of the rates of its workloads, and with every GPU so many times."""
+    scaled = plan.with_rates(parts)
+    return scaled.model_copy(update={"gpus": tuple(gpu for gpu in scaled.gpus for _ in range(copies))})

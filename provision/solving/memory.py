@@ -18,16 +18,16 @@ from provision.formulations.search.segments import best_segments, cap_rps
 from provision.models.base.clock import Deadline
 from provision.models.base.errors import InputError
 from provision.models.performance.memory import SharedMemoryData
+from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.memory import states_memory
 from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Incumbent, Outcome, Search
+from provision.models.problem.search import Outcome, Search
+from provision.solving.schedule import REPAIRS
 from provision.solving.staged import planned
 from provision.verification.verify import verify
 
-LEAST_S = 0.5
-"""The least time, in seconds, for planning again."""
 MOST_SEGMENTS, MOST_OF_ONE = 3_000_000, 30_000
 """The most segments of an instance, and of one workload: a rate that needs more is a slip."""
 
@@ -52,21 +52,21 @@ def within_memory(
         return outcome, ()
     narrow = instance.replace(performance=[
         data.within_share() if isinstance(data, SharedMemoryData) else data for data in instance.performance])
-    limit_s = max(end.left_s, LEAST_S)
-    again = planned(method, narrow, search.anew(time_limit_s=limit_s, start=None, bound=None, report=_unheard))
+    again = planned(method, narrow, search.apart().anew(time_limit_s=max(end.left_s, REPAIRS.least_s)))
     note = f"{why}; planned again with no larger part of the memory than of the SMs per replica"
     if again.plan is None or not verify(instance, again.plan).ok:
         return replace(outcome, plan=None, status="unknown", termination="completed",
                        reason=f"no plan within the memory was found: {why}"), (note,)
-    plan = again.plan.model_copy(update={"instance": instance.name, "digest": instance.digest})
+    return replaced(instance, outcome, instance.adopted(again.plan)), (note,)
+
+
+def replaced(instance: Instance, outcome: Outcome, plan: Plan) -> Outcome:
+    """The outcome with another plan. The bound stays the same, and the status is adapted to the new plan."""
     objective = objective_of(instance)
     proved = objective.proved(objective.value(plan), outcome.bound)
     return replace(outcome, plan=plan, status="optimal" if proved else "feasible",
-                   termination="proved" if proved else "completed"), (note,)
-
-
-def _unheard(news: Incumbent) -> None:
-    """Ignore reports on the narrower instance, whose bounds are not bounds of the instance itself."""
+                   termination="proved" if proved else "completed" if outcome.termination == "proved"
+                   else outcome.termination)
 
 
 def check_size(instance: Instance) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from provision.models.base.clock import Deadline
@@ -18,26 +18,12 @@ from provision.models.plans.simulation_report import SimulationReport
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Incumbent, Outcome, Search
+from provision.models.problem.search import Search
 from provision.models.problem.stages import as_deployed
 from provision.solving.replayed import named, refuted, reports_of, tightened, unsure, widened
+from provision.solving.schedule import REPAIRS
 from provision.solving.staged import planned
 from provision.verification.verify import verify
-
-KEPT = (0.9, 0.75, 0.5, 0.25, 0.0)
-"""The fractions of their rates that late workloads keep on their replicas. They are tried in this order until none is
-late.
-"""
-REPAIRS = 4
-"""The most times that the whole instance is planned again."""
-HALVES = 2
-"""Each repair but the last gets one HALVES-th of the remaining time; the last gets all. Most plans need only one
-repair.
-"""
-PLANNING = 0.7
-"""The fraction of a repair's time for planning the whole instance again. The rest is for replaying that plan."""
-LEAST_S, BESIDE_S = 0.5, 2.0
-"""The least time for planning the whole instance, and the longest for planning new replicas, in seconds."""
 
 
 class Rehearsed(NamedTuple):
@@ -78,7 +64,7 @@ class Repair:
     def beside(self, first: Rehearsed, holds: str) -> Rehearsed | None:
         """The plan with new replicas for late workloads, such that none is late; None if none is found."""
         late = named(self.instance, unsure(first.reports, holds))
-        for kept in KEPT:
+        for kept in REPAIRS.kept:
             if self.end.left_s <= 0:
                 break
             plan = self._offloaded(first.plan, late, kept)
@@ -90,15 +76,15 @@ class Repair:
     def _anew(self, first: Rehearsed, best: Rehearsed | None) -> Rehearsed | None:
         """A plan of the instance with shorter SLOs that is cheaper than the best so far; None if none is found."""
         tight, reports, holds = self.instance, first.reports, self.instance.policy.holds
-        for left in range(REPAIRS, 0, -1):
+        for left in range(REPAIRS.times, 0, -1):
             late = unsure(reports, holds)
-            tight = tightened(tight, widened(self.instance, late) if left == REPAIRS else late)
-            if self.end.left_s < LEAST_S:
+            tight = tightened(tight, widened(self.instance, late) if left == REPAIRS.times else late)
+            if self.end.left_s < REPAIRS.least_s:
                 return None
             self.tell(f"planning again for {', '.join(late)}")
-            limit_s = max(self.end.left_s * PLANNING / min(left, HALVES), LEAST_S)
+            limit_s = max(self.end.left_s * REPAIRS.planning / min(left, REPAIRS.shared), REPAIRS.least_s)
             start = best.plan if best is not None and verify(tight, best.plan).ok else None
-            found = planned(self.method, tight, self.search.anew(time_limit_s=limit_s, start=start, report=_unheard))
+            found = planned(self.method, tight, self.search.apart().anew(time_limit_s=limit_s, start=start))
             again = None if found.plan is None else self._rehearsed(found.plan)
             if again is None or (best is not None and not self._cheaper(again, best)):
                 return None
@@ -115,7 +101,7 @@ class Repair:
         """Replay a plan under the traffic of the instance; None if it is not valid for the instance."""
         if not verify(self.instance, plan).ok:
             return None
-        held = plan.model_copy(update={"instance": self.instance.name, "digest": self.instance.digest})
+        held = self.instance.adopted(plan)
         reports = reports_of(self.instance, held, self.search.seed, self.end, self.tell)
         return Rehearsed(held, reports) if reports else None
 
@@ -126,8 +112,8 @@ class Repair:
         rest = self._rest(plan, late, kept)
         if rest is None:
             return None
-        limit_s = min(max(self.end.left_s, LEAST_S), BESIDE_S)
-        found = self.method.run(rest, self.search.anew(time_limit_s=limit_s, start=None, bound=None, report=_unheard))
+        limit_s = min(max(self.end.left_s, REPAIRS.least_s), REPAIRS.beside_s)
+        found = self.method.run(rest, self.search.apart().anew(time_limit_s=limit_s))
         if found.plan is None:
             return None
 
@@ -161,47 +147,23 @@ class Repair:
                                 fleet=objective_of(instance).fleet_without(plan))
 
 
-def replaced(instance: Instance, outcome: Outcome, plan: Plan) -> Outcome:
-    """The outcome with another plan. The bound stays the same, and the status is adapted to the new plan."""
-    objective = objective_of(instance)
-    proved = objective.proved(objective.value(plan), outcome.bound)
-    return replace(outcome, plan=plan, status="optimal" if proved else "feasible",
-                   termination="proved" if proved else "completed" if outcome.termination == "proved"
-                   else outcome.termination)
-
-
-def notes(repair: Repair, before: Rehearsed, after: Rehearsed) -> tuple[str, ...]:
-    """The notes: what replays refuted, how the repair ended, and what it costs to keep SLOs in every minute."""
-    instance, holds = repair.instance, repair.instance.policy.holds
-    return (*_repair_note(before, after, holds), *_price_note(instance, holds, before, after, repair))
-
-
-def _repair_note(before: Rehearsed, after: Rehearsed, holds: str) -> Iterator[str]:
-    late, minutes = refuted(before.reports), unsure(before.reports, holds)
-    if minutes:
-        what = f"{', '.join(late)} late" if late else f"{', '.join(minutes)} late by chance in some minute"
+def notes(repair: Repair, before: Rehearsed, after: Rehearsed) -> Iterator[str]:
+    """Yield notes: what replays refuted, how the repair ended, and how much more it costs to keep SLOs in every minute
+    than in the long run, if both plans are known.
+    """
+    holds, value = repair.instance.policy.holds, objective_of(repair.instance).value
+    late, unsafe = refuted(before.reports), unsure(before.reports, holds)
+    if unsafe:
+        what = f"{', '.join(late)} late" if late else f"{', '.join(unsafe)} late by chance in some minute"
         left = unsure(after.reports, holds)
         ended = f"; still not sure: {', '.join(left)}" if left else ""
         yield f"replays of a plan by the latency rule had {what}; the plan was repaired{ended}"
-
-
-def _price_note(instance: Instance, holds: str, before: Rehearsed, after: Rehearsed, repair: Repair) -> Iterator[str]:
-    """Yield a note on how much more it costs to keep SLOs in every minute than in the long run, if both plans are
-    known.
-    """
-    value = objective_of(instance).value
     if holds == "every_minute":
-        if not refuted(before.reports) and before.plan is not after.plan:
+        if not late and before.plan is not after.plan:
             yield (f"every minute holds for {value(after.plan):g}, the long run (policy.holds: long_run) for "
                    f"{value(before.plan):g}")
-        return
-    if refuted(after.reports) or not unsure(after.reports):
-        return
-    minutes = repair.beside(after, "every_minute")
-    if minutes is not None:
-        yield (f"the long run holds for {value(after.plan):g}, every minute (policy.holds: every_minute) for "
-               f"at most {value(minutes.plan):g}")
-
-
-def _unheard(news: Incumbent) -> None:
-    """Ignore reports of a search on a changed instance, whose bounds are not bounds of the instance itself."""
+    elif not refuted(after.reports) and unsure(after.reports):
+        found = repair.beside(after, "every_minute")
+        if found is not None:
+            yield (f"the long run holds for {value(after.plan):g}, every minute (policy.holds: every_minute) for "
+                   f"at most {value(found.plan):g}")

@@ -30,20 +30,10 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.workload import Workload
 from provision.simulation.simulate import simulate
 from provision.simulation.tokens import further_limits
+from provision.solving.schedule import REPAIRS, REPLAYS
 
-SECONDS, LEAST_S = 60.0, 1.0
-"""The longest and the shortest replay in seconds."""
-REPLICATIONS, MOST_REPLICATIONS = 8, 16
-"""The usual and the largest number of replays, if MOST_REQUESTS allows so many."""
-TRIED_S = (1.0, 4.0)
-FEWEST = 3
-"""Replays are shortened until FEWEST replays fit the time. Two replays of TRIED_S seconds show how long replays take.
-"""
-MOST_REQUESTS = 4e6
-"""The most requests of all replays of a plan, which take a few seconds."""
-MANY = 10_000
-"""The requests of each language model in a replay, if MOST_REQUESTS allows so many. Near saturation, few tell little.
-"""
+SECONDS = 60.0
+"""The longest replay of workloads without tokens, and the minute of ``policy.holds``, in seconds."""
 BEYOND = 0.01
 """The probability that a further minute exceeds the prediction bound."""
 CLEAR = 3.0
@@ -54,10 +44,6 @@ CLUSTER = 25
 Late requests come in clusters, which last as long as a queue stays full. A single replay does not show how replays
 vary.
 """
-SPARE = 0.98
-"""A repair plans a workload with the SLO that the replay would have kept, times this factor."""
-LEAST_SLO = 0.5
-"""A repair plans a workload with at least this fraction of its SLO."""
 
 
 def reports_of(
@@ -112,38 +98,41 @@ def _simulated(instance: Any, plan: Any, seconds: float, seed: int) -> Simulatio
 
 
 def too_many(instance: Instance) -> tuple[str, ...]:
-    """A note if so many requests come that even the shortest replay has more than MOST_REQUESTS; else nothing."""
-    requests = LEAST_S * sum(one.rate_rps for one in instance.workloads)
-    return (f"not replayed: {requests:.3g} requests come in {LEAST_S:g} s; provision simulate --seconds replays less",
-            ) if requests > MOST_REQUESTS else ()
+    """A note if so many requests come that even the shortest replay has too many; else nothing."""
+    seconds = REPLAYS.least_s
+    requests = seconds * sum(one.rate_rps for one in instance.workloads)
+    return (f"not replayed: {requests:.3g} requests come in {seconds:g} s; provision simulate --seconds replays less",
+            ) if requests > REPLAYS.requests else ()
 
 
 def _lengths(instance: Instance) -> tuple[float, int]:
     """The seconds of arrivals in a replay, and the number of replays, if time does not limit them."""
     rate_rps = sum(one.rate_rps for one in instance.workloads)
-    longest = max((MANY / one.rate_rps for one in instance.workloads if one.tokens and one.rate_rps), default=SECONDS)
-    seconds = min(max(SECONDS, longest), MOST_REQUESTS / REPLICATIONS / rate_rps) if rate_rps else LEAST_S
-    seconds = max(seconds, LEAST_S)
-    possible = int(MOST_REQUESTS / (rate_rps * seconds)) if rate_rps else REPLICATIONS
-    return seconds, min(max(possible, REPLICATIONS), MOST_REPLICATIONS)
+    if not rate_rps:
+        return REPLAYS.least_s, REPLAYS.replays
+    slowest_rps = min((one.rate_rps for one in instance.workloads if one.tokens and one.rate_rps), default=math.inf)
+    seconds = min(max(SECONDS, REPLAYS.each_requests / slowest_rps), REPLAYS.requests / REPLAYS.replays / rate_rps)
+    seconds = max(seconds, REPLAYS.least_s)
+    possible = int(REPLAYS.requests / (rate_rps * seconds))
+    return seconds, min(max(possible, REPLAYS.replays), REPLAYS.most_replays)
 
 
 def _fitting_s(instance: Instance, plan: Plan, seed: int, seconds: float, end: Deadline) -> float:
-    """The seconds of arrivals that can be replayed FEWEST times until ``end``, estimated from two short replays.
+    """The seconds of arrivals that can be replayed a few times until ``end``, estimated from two short replays.
 
     The first short replay may load kernels. The difference between the two gives the time per second of arrivals.
     """
     took_s: list[float] = []
-    for length in TRIED_S:
+    for length in REPLAYS.tried_s:
         watch = Stopwatch()
         simulate(instance, plan, min(length, seconds), seed)
         took_s.append(watch.elapsed_s)
-        left_s = end.left_s / FEWEST
+        left_s = end.left_s / REPLAYS.fewest
         if took_s[-1] * seconds / length <= left_s:
             return seconds
-    (short, long), grows = TRIED_S, took_s[1] - took_s[0]
+    (short, long), grows = REPLAYS.tried_s, took_s[1] - took_s[0]
     possible = long * left_s / took_s[1] if grows <= 0 else long + (left_s - took_s[1]) * (long - short) / grows
-    return min(max(possible, LEAST_S), seconds)
+    return min(max(possible, REPLAYS.least_s), seconds)
 
 
 def replay_of(instance: Instance, reports: list[SimulationReport]) -> Replay | None:
@@ -289,7 +278,7 @@ def tightened(instance: Instance, over_slo: Mapping[str, float]) -> Instance:
     """The instance with the SLO of each late workload divided by its ratio of latency to SLO."""
     over = named(instance, over_slo)
     return instance.replace(workloads=[
-        Workload(**one.with_slo(max(SPARE / over[one.name], LEAST_SLO))) if one.name in over else one
+        Workload(**one.with_slo(max(REPAIRS.spare / over[one.name], REPAIRS.least_slo))) if one.name in over else one
         for one in instance.workloads
     ])
 

@@ -1,4 +1,4 @@
-"""Sets how long the steps of ``auto``, of detours and of closed networks take, and tells what each number trades."""
+"""Sets how long the steps of solving take and how much they try, and tells what each number trades."""
 
 from dataclasses import dataclass
 
@@ -103,6 +103,71 @@ class DetourSchedule:
 
 
 @dataclass(frozen=True)
+class EvenSchedule(DetourSchedule):
+    """Which even replicas are planned (`provision.solving.even`).
+
+    Attributes
+    ----------
+    choices
+        The most choices of numbers of replicas. More choices prove larger instances and cost a plan each.
+    parts
+        The most parts of all workloads in the instance of a choice. Instances of more parts take too long for a turn.
+    """
+
+    choices: int = 60
+    parts: int = 2000
+
+
+@dataclass(frozen=True)
+class SurvivingSchedule(DetourSchedule):
+    """Which spread rates are planned (`provision.solving.surviving`).
+
+    Attributes
+    ----------
+    choices
+        How many numbers of GPUs more than needed are tried. Each takes a quick plan and turns from the others.
+    most_parts
+        The most GPUs over which a workload is spread. With more of them rates are increased by less, and a GPU may
+        carry less of a workload, which leaves fewer plans.
+    """
+
+    choices: int = 3
+    most_parts: int = 12
+
+
+@dataclass(frozen=True)
+class BurstsSchedule(DetourSchedule):
+    """Which batch sizes are planned for workloads that others follow (`provision.solving.staged`).
+
+    Attributes
+    ----------
+    sizes
+        The most batch sizes of a workload. If it has more, only powers of two are tried, which proves less and takes
+        fewer quick plans.
+    """
+
+    sizes: int = 12
+
+
+@dataclass(frozen=True)
+class PlacesSchedule(DetourSchedule):
+    """How plans for instances with ``places`` are sought (`provision.solving.placing.placed`).
+
+    Attributes
+    ----------
+    parts
+        The most domains over which rates are increased; every number takes two instances.
+    deal_s, least_s
+        The most and the fewest seconds of one dealing. With more of them a dealing of many GPUs is found more often,
+        and other instances wait.
+    """
+
+    parts: int = 4
+    deal_s: float = 10.0
+    least_s: float = 1e-3
+
+
+@dataclass(frozen=True)
 class NetworksSchedule:
     """The turns of ruin and recreate and of bounds without columns, if closed networks share slices
     (`provision.solving.master`).
@@ -129,10 +194,181 @@ class NetworksSchedule:
     steps: int = 100_000
 
 
+@dataclass(frozen=True)
+class SolveSchedule:
+    """How ``provision.solve`` divides its time limit.
+
+    Attributes
+    ----------
+    repaired, replayed
+        The fraction of the limit for the search if replays and repairs follow, and if replays alone follow, also those
+        by which language models are verified. A longer search leaves shorter replays and fewer repairs.
+    beginning, beginning_s
+        The largest fraction of the limit, and the most seconds, for a plan to begin with.
+    tables
+        The fraction of the limit for latency tables that are not on disk yet; after it they are coarse. With more of it
+        tables are exact more often, and the search begins later.
+    least, least_s
+        What is left for the search however long reading took: this fraction of the limit, but not more than these
+        seconds. It may exceed the limit by as much.
+    """
+
+    repaired: float = 0.7
+    replayed: float = 0.9
+    beginning: float = 0.2
+    beginning_s: float = 3.0
+    tables: float = 0.5
+    least: float = 0.5
+    least_s: float = 0.5
+
+
+@dataclass(frozen=True)
+class GraceSchedule:
+    """When a search that does not end is left (`provision.solving.worker`).
+
+    Attributes
+    ----------
+    least_s, part, most_s
+        After its limit or a signal, a search may go on for ``least_s`` seconds or the fraction ``part`` of its limit,
+        whichever is longer, but for at most ``most_s`` seconds. Longer, and fewer answers are lost; shorter, and the
+        limit holds better.
+    look_s
+        The seconds between two looks, while nothing is told, at whether the process should be left.
+    """
+
+    least_s: float = 0.3
+    part: float = 0.05
+    most_s: float = 5.0
+    look_s: float = 0.05
+
+
+@dataclass(frozen=True)
+class ReplaySchedule:
+    """How long and how often a plan is replayed before it is returned (`provision.solving.replayed`).
+
+    Attributes
+    ----------
+    least_s
+        The shortest replay in seconds.
+    replays, most_replays
+        The usual and the largest number of replays, if ``requests`` allows so many. More of them tell better how
+        minutes differ.
+    tried_s
+        The seconds of two replays that show how long replays take.
+    fewest
+        Replays are shortened until so many fit the time.
+    requests
+        The most requests of all replays of a plan, which take a few seconds.
+    each_requests
+        The requests of each language model in a replay, if ``requests`` allows so many. Near saturation, few tell
+        little.
+    """
+
+    least_s: float = 1.0
+    replays: int = 8
+    most_replays: int = 16
+    tried_s: tuple[float, float] = (1.0, 4.0)
+    fewest: int = 3
+    requests: float = 4e6
+    each_requests: int = 10_000
+
+
+@dataclass(frozen=True)
+class RepairSchedule:
+    """How plans are repaired that replays or memory refute (`provision.solving.repair`, `provision.solving.memory`).
+
+    Attributes
+    ----------
+    kept
+        The fractions of their rates that late workloads keep on their replicas, tried in this order until none is late.
+        The more is kept, the cheaper are the new replicas, and the likelier is somebody still late.
+    times
+        The most times that the whole instance is planned again.
+    shared
+        Each repair but the last gets the remaining time over this number; the last gets all. Most plans need only one.
+    planning
+        The fraction of a repair's time for planning the whole instance again. The rest is for replaying that plan.
+    least_s, beside_s
+        The least time for planning the whole instance, and the longest for planning new replicas, in seconds.
+    spare
+        Late workloads are planned with the SLO that the replay would have kept, times this factor. With less of it the
+        plan is in time sooner, and dearer.
+    least_slo
+        Late workloads are planned with at least this fraction of their SLO.
+    """
+
+    kept: tuple[float, ...] = (0.9, 0.75, 0.5, 0.25, 0.0)
+    times: int = 4
+    shared: int = 2
+    planning: float = 0.7
+    least_s: float = 0.5
+    beside_s: float = 2.0
+    spare: float = 0.98
+    least_slo: float = 0.5
+
+
+@dataclass(frozen=True)
+class SlackSchedule:
+    """The search for plans with slack, and for rates that a fleet could carry (`provision.solving.slack`).
+
+    Attributes
+    ----------
+    widest
+        The largest headroom that is tried.
+    steps
+        The steps of bisection. Every further one halves the error and takes a plan more.
+    workloads
+        The most workloads for which slack is sought. With more workloads, the method is no longer quick.
+    """
+
+    widest: float = 1.0
+    steps: int = 7
+    workloads: int = 200
+
+
+@dataclass(frozen=True)
+class CertificateSchedule:
+    """What certificates state (`provision.solving.certificate`).
+
+    Attributes
+    ----------
+    cuts
+        The most cuts: the last ones that raised the bound. Further cuts take time and raise the bound only a little.
+    counted
+        Limits on the number of replicas above this are not counted, which takes time and raises the bound a little.
+    steps, lowest
+        The steps by which a value is stated that rises with a replica's rate, for one workload; and the part of its
+        rate up to which all replicas have the same value. More steps lose less of the value, and take more lines.
+    """
+
+    cuts: int = 8
+    counted: int = 128
+    steps: int = 200
+    lowest: float = 0.01
+
+
 SCHEDULE = Schedule()
 """The schedule of ``auto``."""
-DETOUR = DetourSchedule()
-"""The schedule of all detours."""
+EVEN = EvenSchedule()
+"""The schedule of even replicas."""
+SURVIVING = SurvivingSchedule()
+"""The schedule of plans that survive."""
+BURSTS = BurstsSchedule()
+"""The schedule of workflows."""
+PLACES = PlacesSchedule()
+"""The schedule of plans on nodes."""
+SOLVE = SolveSchedule()
+"""How ``provision.solve`` divides its time."""
+GRACE = GraceSchedule()
+"""The schedule of leaving a search."""
+REPLAYS = ReplaySchedule()
+"""The schedule of replays."""
+REPAIRS = RepairSchedule()
+"""The schedule of repairs."""
+SLACK = SlackSchedule()
+"""The schedule of the search for slack."""
+CERTIFICATE = CertificateSchedule()
+"""What certificates state."""
 NETWORKS = NetworksSchedule()
 """The schedule of plans and bounds without columns."""
 SIMILAR = SimilarSchedule()

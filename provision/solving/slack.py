@@ -15,12 +15,8 @@ from provision.models.problem.method import Method, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.policy import MOST_HEADROOM
 from provision.models.problem.search import Outcome, Search
+from provision.solving.schedule import SLACK
 from provision.verification.verify import verify
-
-WIDEST, BISECTION_STEPS = 1.0, 7
-"""The largest headroom that is tried, and the number of bisection steps."""
-MOST_WITH_SLACK = 200
-"""The most workloads for which slack is sought. With more workloads, the method is no longer quick."""
 
 
 def with_slack(instance: Instance, plan: Plan, bound: float | None, step: Callable[[Instance, Search], Outcome],
@@ -37,21 +33,29 @@ def with_slack(instance: Instance, plan: Plan, bound: float | None, step: Callab
     control
         The Search, whose time limit ends the search for slack.
     """
-    low, high, best = 0.0, WIDEST, plan
-    for _ in range(BISECTION_STEPS if len(instance.workloads) <= MOST_WITH_SLACK else 0):
+    best, value = [plan], objective_of(instance).value
+
+    def fits(extra: float) -> bool:
+        found = _at(instance, extra, step, control.apart().anew(bound=bound))
+        cheap = found is not None and value(found) <= value(plan) and verify(instance, found).ok
+        best.extend([found] if found is not None and cheap else [])
+        return cheap
+
+    _largest(SLACK.widest, len(instance.workloads), control, fits)
+    return best[-1]
+
+
+def _largest(most: float, workloads: int, control: Search, fits: Callable[[float], bool]) -> float:
+    """The largest number up to ``most`` that was found to fit, by bisection; 0 if none was, or there are too many
+    workloads.
+    """
+    low, high = 0.0, most
+    for _ in range(SLACK.steps if workloads <= SLACK.workloads else 0):
         if not control.left_s:
             break
         middle = (low + high) / 2
-        found = _at(instance, middle, step, control.apart().anew(bound=bound))
-        if (
-            found is not None
-            and objective_of(instance).value(found) <= objective_of(instance).value(plan)
-            and verify(instance, found).ok
-        ):
-            low, best = middle, found
-        else:
-            high = middle
-    return best
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
 
 
 def what_fits(instance: Instance, method: Method, control: Search) -> str:
@@ -59,14 +63,15 @@ def what_fits(instance: Instance, method: Method, control: Search) -> str:
     method finds a plan, by bisection; empty if the method cannot plan the instance, or if it has workflows, whose
     bursts the method does not plan for.
     """
-    low, high, refused = 0.0, 1.0, needs(instance) - method.features or instance.workflows
-    for _ in range(0 if refused or len(instance.workloads) > MOST_WITH_SLACK else BISECTION_STEPS):
-        if not control.left_s:
-            break
-        part = (low + high) / 2
+    if needs(instance) - method.features or instance.workflows:
+        return ""
+
+    def fits(part: float) -> bool:
         rates = [one.model_copy(update={"rate_rps": one.rate_rps * part}) for one in instance.workloads]
         found = method.run(few := instance.replace(workloads=rates), control.apart()).plan
-        low, high = (low, part) if found is None or not verify(few, found).ok else (part, high)
+        return found is not None and verify(few, found).ok
+
+    low = _largest(1.0, len(instance.workloads), control, fits)
     return f"; all rates at {math.floor(1000 * low) / 10:g} % of what is asked would fit" if low else ""
 
 
@@ -78,10 +83,4 @@ def _at(instance: Instance, extra: float, step: Callable[[Instance, Search], Out
     if headroom > MOST_HEADROOM:
         return None
     found = step(instance.with_policy(headroom=headroom), control)
-    return None if found.plan is None else _scaled(found.plan, instance, 1 / (1 + extra))
-
-
-def _scaled(plan: Plan, instance: Instance, factor: float) -> Plan:
-    """The plan with all rates multiplied by a factor, labelled as a plan of the instance."""
-    scaled = plan.with_replicas(lambda one: one.model_copy(update={"rate_rps": one.rate_rps * factor}))
-    return scaled.model_copy(update={"digest": instance.digest, "instance": instance.name})
+    return found.plan and instance.adopted(found.plan.with_rates(dict.fromkeys(instance.workload, 1 / (1 + extra))))

@@ -28,32 +28,23 @@ from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Search, Status, Termination
 from provision.models.problem.stages import refuse_unequal_rates
 from provision.models.traffic.queue_tables import Limited, limited
-from provision.solving.memory import check_size, within_memory
+from provision.solving.memory import check_size, replaced, within_memory
 from provision.solving.methods import method as find_method
 from provision.solving.notes import notes_of
-from provision.solving.repair import Rehearsed, Repair, notes, replaced
+from provision.solving.repair import Rehearsed, Repair, notes
 from provision.solving.replayed import refuted, replay_of, reports_of, too_many, unsure
+from provision.solving.schedule import SOLVE
 from provision.solving.staged import planned
 from provision.solving.worker import Told, Voice, can_fork, told_by
 from provision.verification.verify import verify
 
 LONGEST_S = 1e7
-FIRST, ALONE = 0.7, 0.9
-"""The fraction of the time limit for the search; the rest is for replays and repairs (FIRST), or for replays alone
-(ALONE), also those by which language models are verified.
-"""
-BEGINNING, BEGINNING_S = 0.2, 3.0
-"""The largest part of the time, and the most seconds, for a plan to begin with."""
-TABLES = 0.5
-"""The fraction of the time limit for latency tables that are not on disk yet; after it they are coarse."""
+"""The longest time limit in seconds."""
 COARSE = ("the latency table of these arrivals was coarse, on the safe side, so that nothing is proven; what there was "
           "time for is kept on this machine: solve again for a plan that may be cheaper")
 UNPROVEN: Mapping[str, Status] = {"optimal": "feasible", "infeasible": "unknown"}
 """The status of an answer whose proof does not hold."""
 Answered = TypeVar("Answered", Outcome, Result)
-LEAST_PART, LEAST_S = 0.5, 0.5
-"""What is left for the search however long reading took: this fraction of the limit, but not more than these seconds.
-"""
 
 
 def solve(
@@ -153,7 +144,7 @@ def solve(
         voice = Voice(listener, tell)
         if not strict or kept is not None or not can_fork():
             return listener.noted(task.result(voice))
-        with limited(task.left_s * TABLES) as tables:
+        with limited(task.left_s * SOLVE.tables) as tables:
             told = told_by(partial(task.limited_result, tables), task.left_s, voice)
             tables.end()
             result = task.result_of(told, stop)
@@ -185,7 +176,7 @@ class Task:
     @property
     def left_s(self) -> float:
         """The seconds that are left for the search and the replays."""
-        return max(self.time_limit_s - self.watch.elapsed_s, min(self.time_limit_s * LEAST_PART, LEAST_S))
+        return max(self.time_limit_s - self.watch.elapsed_s, min(self.time_limit_s * SOLVE.least, SOLVE.least_s))
 
     def limited_result(self, tables: Limited, voice: Voice) -> Result:
         """The result under latency tables that may be coarse: if some were, nothing is proven, and they are refined in
@@ -214,7 +205,8 @@ class Task:
         begun = _holding(instance, self.start or _beginning(instance, chosen, self.time_limit_s, self.seed))
         left_s = self.left_s
         tokens = any(one.tokens for one in instance.workloads)
-        first_s = left_s * (FIRST if repairs or states_memory(instance) else ALONE if self.replay or tokens else 1)
+        first_s = left_s * (SOLVE.repaired if repairs or states_memory(instance) else
+                            SOLVE.replayed if self.replay or tokens else 1)
         end = Deadline(left_s)
         search = Search(first_s, self.seed, self.settings, voice.report, begun, gap=self.gap, kept=self.kept,
                         executor=self.executor)
@@ -247,7 +239,7 @@ class Task:
             if unsure(reports, instance.policy.holds):
                 after = repair.repaired(before)
                 outcome, reports = replaced(instance, outcome, after.plan), after.reports
-            told = notes(repair, before, after)
+            told = tuple(notes(repair, before, after))
         if instance.random_arrivals and refuted(reports) and outcome.status in ("optimal", "feasible"):
             outcome = replace(outcome, status="refuted")
         if repair.search.stop.asked and not stopped:
@@ -376,14 +368,13 @@ def _beginning(instance: Instance, chosen: Method, limit_s: float, seed: int) ->
     first = _chosen(chosen.begins_with(instance))
     if needs(instance) - first.features:
         return None
-    return first.run(instance, Search(min(limit_s * BEGINNING, BEGINNING_S), seed, dict(first.parameters))).plan
+    seconds = min(limit_s * SOLVE.beginning, SOLVE.beginning_s)
+    return first.run(instance, Search(seconds, seed, dict(first.parameters))).plan
 
 
 def _holding(instance: Instance, plan: Plan | None) -> Plan | None:
-    """A plan of another instance, labelled as a plan of this instance; None if it is not valid for this instance."""
-    if plan is None or not verify(instance, plan).ok:
-        return None
-    return plan.model_copy(update={"instance": instance.name, "digest": instance.digest})
+    """A plan of another instance as a plan of this one; None if it is not valid for this instance."""
+    return instance.adopted(plan) if plan is not None and verify(instance, plan).ok else None
 
 
 @cache

@@ -27,13 +27,7 @@ from provision.models.plans.plan import Plan
 from provision.models.plans.result import Result
 from provision.models.problem.interrupts import SIGNALS
 from provision.models.problem.search import Incumbent, Outcome
-
-GRACE_S, GRACE, MOST_GRACE_S = 0.3, 0.05, 5.0
-"""After its limit or a signal, a search may go on for GRACE_S seconds or the fraction GRACE of the limit, whichever is
-longer, but for at most MOST_GRACE_S seconds.
-"""
-LOOK_S = 0.05
-"""The seconds between two looks, while nothing is told, at whether the process should be left."""
+from provision.solving.schedule import GRACE
 
 
 @dataclass(frozen=True)
@@ -86,11 +80,11 @@ def told_by(work: Callable[[Voice], Result], limit_s: float, voice: Voice) -> To
     process.start()
     theirs.close()
     _own_group(process.pid or 0)
-    grace_s, end_s, stopped_s = min(max(GRACE_S, limit_s * GRACE), MOST_GRACE_S), now_s() + limit_s, None
+    grace_s, end_s, stopped_s = min(max(GRACE.least_s, limit_s * GRACE.part), GRACE.most_s), now_s() + limit_s, None
     try:
         while told.result is None:
             try:
-                message = pipe.recv() if pipe.poll(LOOK_S) else None
+                message = pipe.recv() if pipe.poll(GRACE.look_s) else None
             except (EOFError, OSError):
                 process.join(grace_s)
                 told.died = True

@@ -33,7 +33,8 @@ from provision.models.problem.method import needs
 from provision.models.problem.objective import proven
 from provision.models.traffic.queue_tables import limited
 from provision.solving.methods import method as find_method
-from provision.solving.solve import TABLES, solve
+from provision.solving.schedule import SOLVE
+from provision.solving.solve import solve
 from provision.starting.described import Described, instance_described
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class Solve(Described, Writing):
 
             Facts(instance)  # refuses an instance that has no certificates before the search
         end = Deadline(self.time_limit_s - Stopwatch(self.started).elapsed_s)
-        with limited(self.time_limit_s * TABLES):
+        with limited(self.time_limit_s * SOLVE.tables):
             # On a busy machine, loading kernels alone may take a short limit; there is a plan all the same.
             start = self._at_once(instance).plan if self.model else None
             with executor_of(self.workers, self.dask) as executor, planning(instance, self.method) as watch:

@@ -23,8 +23,6 @@ from provision.models.problem.prediction import carried_rps, predict_slice
 
 PARTS = 10**6
 """Capacities count in parts of the planned rate, rounded down."""
-SURE = 1e-3
-"""Solver's seconds at least."""
 
 
 class Dealt(NamedTuple):
@@ -56,7 +54,7 @@ def deal(instance: Instance, plan: Plan, seconds: float) -> Dealt:
         for name, add in rules.items():
             if name not in without:
                 add(program)
-        return program.solved(max(seconds, SURE))
+        return program.solved(seconds)
 
     node, unknown = solved()
     if node is not None:

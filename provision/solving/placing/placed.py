@@ -10,60 +10,73 @@ the rules, these instances follow, each planned on its own. The cheapest plan th
   other, on GPUs of their own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from provision.models.base.tolerances import FORGIVEN
+from provision.models.base.known import known
 from provision.models.hardware.places import Places
 from provision.models.plans.plan import Plan, PlannedGpu
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Search
-from provision.models.problem.workload import Workload
-from provision.solving.detour import Detour, Other, Run
+from provision.solving.detour import Detour, Other, Run, increased, routed
 from provision.solving.placing.deal import deal
-from provision.solving.schedule import DETOUR
-
-MOST_PARTS, DEAL_S = 4, 10.0
-"""The most domains over which rates are increased, and the most seconds of one dealing."""
-SAFE = 1 + FORGIVEN
-"""The factor on rates; it exceeds the sum of the verifier's tolerances."""
+from provision.solving.schedule import PLACES, PlacesSchedule
 
 
-def placed(instance: Instance, search: Search, run: Run) -> Outcome:
-    """Find the best plan whose GPUs are dealt to nodes by all rules, and a bound."""
-    assert instance.places is not None
-    detour, reasons = Detour(instance, search, run), list[str]()
+def placed(instance: Instance, search: Search, run: Run, schedule: PlacesSchedule = PLACES) -> Outcome:
+    """Find the best plan whose GPUs are dealt to nodes by all rules, and a bound.
 
-    def dealt(plan: Plan, part: float = 1.0, copies: int = 1) -> Plan:
-        """The plan with a part of its rates, each GPU so many times, dealt to nodes; undealt if that is impossible."""
-        scaled = plan.with_replicas(lambda one: one.model_copy(update={"rate_rps": one.rate_rps * part}))
-        whole = scaled.model_copy(update={
-            "digest": instance.digest, "gpus": tuple(gpu for gpu in scaled.gpus for _ in range(copies))})
-        found = deal(instance, whole, min(DEAL_S, search.left_s))
+    Parameters
+    ----------
+    instance, search
+        The problem, with ``places``, and the Search.
+    run
+        Plans an instance without ``places``.
+    schedule
+        The other instances, and the seconds of one dealing.
+    """
+    places, reasons = known(instance.places), list[str]()
+
+    def dealt(plan: Plan) -> Plan:
+        """The plan dealt to nodes; undealt if that is impossible."""
+        found = deal(instance, plan, max(min(schedule.deal_s, search.left_s), schedule.least_s))
         if found.plan is None:
             reasons.append(found.reason)
-        return found.plan or whole
+        return found.plan or plan
 
-    plain = Other(_capped(instance, instance.places), dealt)
-    base, others = _spread(plain.instance, instance.places), list[Other]()
-    if base is not plain.instance:
-        others.append(Other(base, dealt))
-    most = min([len(instance.places.domains(kind)) for kind in instance.places.losses], default=1)
-    for k in range(min(most, MOST_PARTS), 1, -1):
-        others += [Other(_with_rates(base, 1 / (k - 1), 1.0), partial(dealt, part=(k - 1) / k, copies=k)),
-                   Other(_with_rates(base, k / (k - 1), 1 / k), partial(dealt, part=(k - 1) / k))]
-    grouped = False
-    detour.progress.prove(_least(instance, instance.places))
-    for one in detour.in_turns([plain, *others]):
-        if plain.impossible:
-            return Outcome("infeasible", "proved", reason=plain.reason)
-        detour.progress.prove(None if plain.bound is None else plain.bound * _more(instance, instance.places))
-        if not grouped and detour.progress.plan is None and one is (others[-1] if others else plain):
-            grouped = True
-            for planned in _in_groups([plain, *others], instance.places, search, run):
-                detour.offer(planned)
-    return detour.outcome(reasons[0] if reasons else plain.reason)
+    detour, plain = Detour(instance, search, run, schedule, dealt), Other(lambda: _capped(instance, places))
+
+    def others() -> Iterator[Other]:
+        yield plain
+        yield from (several := list(_others(plain.instance, places, schedule)))
+        if detour.progress.plan is None:
+            for plan in _in_groups([plain, *several], places, detour):
+                detour.offer(plan)
+
+    detour.progress.prove(_least(instance, places))
+    more = _more(instance, places)
+    return detour.outcome(plain, others(), lambda: reasons[0] if reasons else "", raised=lambda bound: bound * more)
+
+
+def _others(plain: Instance, places: Places, schedule: PlacesSchedule) -> Iterator[Other]:
+    """Yield instances whose plans are spread over domains, and survive losses of domains."""
+    parts = {one.workload: 1 / one.at_least for one in sorted(places.spread, key=lambda one: one.at_least)}
+    spread = _limited(plain, parts) if parts else plain
+    if parts:
+        yield Other(lambda: spread)
+    domains = min([len(places.domains(kind)) for kind in places.losses], default=1)
+    for k in range(min(domains, schedule.parts), 1, -1):
+        for copies in (k, 1):
+            workloads = [increased(one, k, copies) for one in spread.workloads]
+            yield Other(partial(spread.replace, workloads=workloads),
+                        partial(routed, parts=dict.fromkeys(spread.workload, (k - 1) / k), copies=copies))
+
+
+def _limited(instance: Instance, parts: Mapping[str, float]) -> Instance:
+    """The instance in which no GPU carries more than its part of a workload."""
+    return instance.replace(workloads=[one.model_copy(update={
+        "max_share_per_gpu": min(one.max_share_per_gpu, parts.get(one.name, 1.0))}) for one in instance.workloads])
 
 
 def _least(instance: Instance, places: Places) -> float | None:
@@ -100,41 +113,22 @@ def _capped(instance: Instance, places: Places) -> Instance:
     return instance.replace(places=None, fleet=fleet)
 
 
-def _spread(instance: Instance, places: Places) -> Instance:
-    """The instance in which no GPU carries more of a workload than its part of the domains over which it is spread."""
-    parts = {one.workload: 1 / one.at_least for one in sorted(places.spread, key=lambda one: one.at_least)}
-    if not parts:
-        return instance
-    return instance.replace(workloads=[
-        _limited(one, parts[one.name]) if one.name in parts else one for one in instance.workloads])
-
-
-def _with_rates(instance: Instance, factor: float, share: float) -> Instance:
-    """The instance with all rates times a factor, of which a GPU carries at most a share."""
-    return instance.replace(workloads=[
-        _limited(one.model_copy(update={"rate_rps": one.rate_rps * factor * SAFE}), share)
-        for one in instance.workloads])
-
-
-def _limited(one: Workload, share: float) -> Workload:
-    return one.model_copy(update={"max_share_per_gpu": min(one.max_share_per_gpu, share)})
-
-
-def _in_groups(several: list[Other], places: Places, search: Search, run: Run) -> Iterator[Plan]:
+def _in_groups(several: Sequence[Other], places: Places, detour: Detour) -> Iterator[Plan]:
     """Yield plans in which workloads that must not share nodes, and those of different tenants, have GPUs of their own.
     """
-    groups = _groups([one.name for one in several[0].instance.workloads], places)
+    groups, search = _groups([one.name for one in several[0].instance.workloads], places), detour.search
     for other in several if len(groups) > 1 else ():
         left, gpus = other.instance, list[PlannedGpu]()
         for names in groups:
             few = left.replace(workloads=[one for one in left.workloads if one.name in names], workflows=())
-            found = run(few, search.apart(min(DETOUR.turn_s, search.left_s / len(groups)), slack="no"))
-            if found.plan is None:
+            seconds = min(detour.schedule.turn_s, search.left_s / len(groups))
+            found = detour.run(few, search.apart(seconds, slack="no")).plan
+            if found is None:
                 break
-            gpus += found.plan.gpus
-            left = left.replace(fleet=objective_of(left).fleet_without(found.plan))
+            gpus += found.gpus
+            left = left.replace(fleet=objective_of(left).fleet_without(found))
         else:
-            yield other.back(Plan(version=1, instance=left.name, method="auto", gpus=tuple(gpus)))
+            yield other.back(left.plan_of("auto", gpus))
 
 
 def _groups(names: list[str], places: Places) -> list[set[str]]:

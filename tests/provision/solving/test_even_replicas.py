@@ -11,7 +11,7 @@ from provision.heuristics.core import greedy
 from provision.models.problem.objective import objective_of
 from provision.models.problem.policy import Survive
 from provision.models.problem.search import Search
-from provision.solving.even import _cheapest_first, even_replicas, split
+from provision.solving.even import cheapest, even_replicas, split
 from provision.sweeps.parameters import changed
 
 MOST_GPUS = 4
@@ -133,10 +133,11 @@ def test_choices_come_cheapest_first():
     """Every choice comes once; none where a workload has no option."""
     options = [[(1.0, 3), (1.5, 1)], [(0.5, 2), (4.0, 5), (4.0, 7)], [(2.0, 1)]]
     cost = [{number: price for price, number in one} for one in options]
-    found = list(_cheapest_first(options))
+    found = cheapest(options, 60)
     totals = [sum(one[number] for one, number in zip(cost, numbers, strict=True)) for numbers in found]
     assert len(set(found)) == len(found) == 6 and totals == sorted(totals)
-    assert not list(_cheapest_first([options[0], []]))
+    assert cheapest(options, 4) == found[:4]
+    assert not cheapest([options[0], []], 60)
 
 
 def test_limits_and_workloads_without_rate():

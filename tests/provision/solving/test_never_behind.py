@@ -9,7 +9,7 @@ import provision
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Outcome, Search
 from provision.solving import staged
-from provision.solving.schedule import DetourSchedule
+from provision.solving.schedule import BurstsSchedule
 from provision.solving.steps import narrower, of_others
 
 auto = import_module("provision.solving.auto")
@@ -40,15 +40,14 @@ def test_audit_plans_that_were_dearer_than_with_fewer_choices(name, cost):
     assert found.replay is None or not found.replay.late
 
 
-def test_a_later_stage_gets_a_plan_however_little_time_quick_plans_have(monkeypatch):
+def test_a_later_stage_gets_a_plan_however_little_time_quick_plans_have():
     """The smallest batches of the first stage have no quick plan; the next ones are tried all the same."""
-    monkeypatch.setattr(staged, "DETOUR", DetourSchedule(quick_s=0.0))
     pair = [{"name": "a", "model": "resnet50", "slo_ms": 40, "rate_rps": 290},
             {"name": "b", "model": "ssd", "slo_ms": 80, "rate_rps": 290}]
     instance = Instance.model_validate(PAIR | {
         "performance": ["igniter-v100"], "policy": {}, "workloads": pair,
         "workflows": [{"name": "flow", "stages": [["a"], ["b"]]}]})
-    found = staged.in_bursts(instance, Search(20.0), nothing)
+    found = staged.in_bursts(instance, Search(20.0), nothing, BurstsSchedule(quick_s=0.0))
     assert found.plan is not None and provision.verify(instance, found.plan).ok
 
 

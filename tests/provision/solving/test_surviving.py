@@ -8,7 +8,8 @@ from pydantic import ValidationError
 import provision
 from provision.models.problem.policy import Survive
 from provision.models.problem.search import Outcome, Search
-from provision.solving.surviving import MORE, surviving
+from provision.solving.schedule import SURVIVING
+from provision.solving.surviving import surviving
 from provision.sweeps.parameters import changed
 from provision.verification.capacity import capacity_rps
 
@@ -52,7 +53,7 @@ def test_every_choice_has_a_quick_plan_before_one_is_searched():
     found = surviving(asked, Search(60.0), nothing)
     assert provision.verify(asked, found.plan).ok
     choices = [one for one in begun if one.start is not None]
-    assert len(choices) == MORE and all(one.parameters["greedy"] == "no" for one in choices)
+    assert len(choices) == SURVIVING.choices and all(one.parameters["greedy"] == "no" for one in choices)
     steps = [step for step, _ in auto._steps(asked.with_policy(survive=None), choices[0])]
     every = [step for step, _ in auto._steps(asked.with_policy(survive=None), Search())]
     assert len(steps) == len(every) - 2  # without greedy's plans of the instance, and of narrower ones

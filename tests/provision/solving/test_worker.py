@@ -16,6 +16,7 @@ from provision.models.base import kept
 from provision.models.base.clock import COMPILING
 from provision.models.problem.search import Incumbent, Outcome
 from provision.models.traffic import queue_tables
+from provision.solving.schedule import SolveSchedule
 
 FAR_S = 60.0
 SOON_S = 20.0
@@ -146,7 +147,7 @@ def bursty(monkeypatch, tmp_path):
     monkeypatch.setattr(kept, "user_folder", lambda: tmp_path)
     monkeypatch.setattr(queue_tables, "COARSE_REQUESTS", 2**12)
     for module in ("solving.solve", "commands.planning.solve"):
-        monkeypatch.setattr(import_module(f"provision.{module}"), "TABLES", 0.0)
+        monkeypatch.setattr(import_module(f"provision.{module}"), "SOLVE", SolveSchedule(tables=0.0))
     return provision.Instance(
         version=2, name="bursty", fleet=[{"gpu": "a30", "price_per_hour": 1.0}], performance=[TABLE], workloads=[
             {"name": "w", "model": "m0", "slo_ms": 150, "rate_rps": 20, "arrivals": {"process": "renewal", "cv": 2.5}}])
