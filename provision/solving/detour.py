@@ -157,6 +157,8 @@ class Detour:
         begun = {} if before.plan is None else {"greedy": "no"}
         apart = self.search.apart(seconds, **self.parameters, **begun)
         found = self.run(other.instance, replace(apart, start=before.plan))
+        if found.termination == "completed" and not apart.left_s:
+            found = replace(found, termination="time_limit")  # it ended, but perhaps for lack of time
         tighter = objective_of(other.instance).tighter(found.bound, before.bound)
         other.known = replace(found, plan=found.plan or before.plan, bound=found.bound if tighter else before.bound)
         if found.plan is not None:
@@ -175,7 +177,9 @@ class Detour:
     def _plan_quickly(self, other: Other) -> None:
         """Make a quick plan of another instance, if a quick method can."""
         method = next((one for one in QUICK if needs(other.instance) - {"random_turns"} <= one.features), None)
-        plan = method and method.run(other.instance, self.search.apart(**method.parameters)).plan
+        if method is None:
+            return
+        plan = method.run(other.instance, self.search.apart(**method.parameters)).plan
         if plan is not None:
             other.known, other.loss = replace(other.known, plan=plan), self.offer(other.back(plan))
 

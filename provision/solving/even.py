@@ -61,7 +61,8 @@ def even_replicas(instance: Instance, search: Search, run: Run, schedule: EvenSc
                    for numbers in several if sum(numbers) <= schedule.parts]
         if len(choices) == math.prod(map(len, options)) and needs(plain) <= ALONE:
             every.extend(choices)
-        yield from choices
+        for one in choices:
+            yield from detour.quickly([one])
 
     return detour.outcome(uneven, others(), lambda: "no plan of even replicas was found; a longer time limit may help",
                           every=every, none=UNEVEN)

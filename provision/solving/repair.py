@@ -7,7 +7,6 @@ returned.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -22,6 +21,7 @@ from provision.models.problem.search import Search
 from provision.models.problem.stages import as_deployed
 from provision.solving.replayed import named, refuted, reports_of, tightened, unsure, widened
 from provision.solving.schedule import REPAIRS
+from provision.solving.session.mended import rest_of
 from provision.solving.staged import planned
 from provision.verification.verify import verify
 
@@ -109,12 +109,8 @@ class Repair:
         """The plan in which late workloads keep the fraction ``kept`` of their rates, and new replicas carry the rest;
         or None.
         """
-        rest = self._rest(plan, late, kept)
-        if rest is None:
-            return None
-        limit_s = min(max(self.end.left_s, REPAIRS.least_s), REPAIRS.beside_s)
-        found = self.method.run(rest, self.search.apart().anew(time_limit_s=limit_s))
-        if found.plan is None:
+        instance = self.instance
+        if instance.policy.survive or instance.policy.even_replicas:
             return None
 
         def less(one: Replica) -> Replica | None:
@@ -122,29 +118,14 @@ class Repair:
             return one.model_copy(update={"rate_rps": one.rate_rps * left}) if left else None
 
         remaining = plan.with_replicas(less)
-        return remaining.model_copy(update={"gpus": (*remaining.gpus, *found.plan.gpus)})
-
-    def _rest(self, plan: Plan, late: Mapping[str, float], kept: float) -> Instance | None:
-        """An instance with the remaining rates of the late workloads, on the GPUs that the plan leaves free; None if
-        impossible.
-        """
-        instance, standing = self.instance, Counter(one.workload for *_, one in plan.replicas())
-        workloads = []
-        for one in tightened(as_deployed(instance, plan, limited=True), late).workloads:
-            if one.name not in late:
-                continue
-            here = standing[one.name] if kept else 0
-            most = None if one.max_replicas is None else one.max_replicas - here
-            if most is not None and most < 1:
-                return None
-            workloads.append(one.model_copy(update={
-                "rate_rps": one.rate_rps * (1 - kept), "max_replicas": most,
-                "min_replicas": max(min(one.min_replicas, 1), one.min_replicas - here),
-                "max_share_per_gpu": min(one.max_share_per_gpu / (1 - kept), 1.0)}))
-        if not workloads or instance.policy.survive or instance.policy.even_replicas:
+        tight = tightened(as_deployed(instance, plan, limited=True), late)
+        rest = [one for one in rest_of(tight, remaining.gpus) if one.name in late]
+        if not rest:
             return None
-        return instance.replace(workloads=tuple(workloads), workflows=(),
-                                fleet=objective_of(instance).fleet_without(plan))
+        others = tight.replace(workloads=rest, workflows=(), fleet=objective_of(instance).fleet_without(remaining))
+        limit_s = min(max(self.end.left_s, REPAIRS.least_s), REPAIRS.beside_s)
+        found = self.method.run(others, self.search.apart().anew(time_limit_s=limit_s)).plan
+        return found and remaining.model_copy(update={"gpus": (*remaining.gpus, *found.gpus)})
 
 
 def notes(repair: Repair, before: Rehearsed, after: Rehearsed) -> Iterator[str]:
