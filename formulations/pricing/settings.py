@@ -18,17 +18,12 @@ import numpy as np
 
 from provision.formulations.pricing.oracle import Pattern, Running
 from provision.formulations.pricing.register import oracles_of, way_of
+from provision.formulations.pricing.schedule import SCHEDULE
 from provision.formulations.search.problem import Group, Problem, Shareable
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import DUST
 from provision.models.problem.workload import LEAST_RPS
 
-DRAWS, NEAR = 12, 0.7
-"""If only an oracle can tell which patterns are valid: how often it searches for patterns, and the most by which the
-random factors on prices differ from 1.
-"""
-MOST_LISTED = 300
-"""The most patterns of a setting; the patterns of the highest rates are kept."""
 UNITS = 1000
 """The price of the role with the highest rate, before random factors; prices are whole numbers."""
 UNLIMITED = 10**9
@@ -145,10 +140,10 @@ def _listed(problem: Problem, shared: Shareable) -> Iterator[Setting]:
         able = sorted({role for pattern in found for role in pattern})
         worth = np.zeros(len(rates))
         worth[able] = UNITS * rates[able] / max(rates[able].max(initial=0.0), DUST) + 1
-        for _ in range(DRAWS):
-            values = (worth * draw.uniform(1 - NEAR, 1 + NEAR, len(worth))).astype(np.int64)
+        for _ in range(SCHEDULE.draws):
+            values = (worth * draw.uniform(1 - SCHEDULE.noise, 1 + SCHEDULE.noise, len(worth))).astype(np.int64)
             found |= dict.fromkeys(oracle.price(values, 0, 0).patterns)
-        found = dict.fromkeys(sorted(found, key=lambda pattern: -worth[list(pattern)].sum())[:MOST_LISTED])
+        found = dict.fromkeys(sorted(found, key=lambda pattern: -worth[list(pattern)].sum())[:SCHEDULE.listed])
         sizes = {role: len(pattern) for pattern in sorted(found, key=len) for role in pattern}
         yield Setting(role_ways(problem, {role: 1 / size for role, size in sorted(sizes.items())}),
                       patterns=list(found), running=oracle.running)

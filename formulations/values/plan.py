@@ -19,7 +19,7 @@ import numpy as np
 from provision.formulations.pricing.mps.pricing import NONE, PlaceValues
 from provision.formulations.pricing.mps.rate_lists import small_patterns
 from provision.formulations.pricing.mps.rate_points import RatePoints, together_rps
-from provision.formulations.pricing.mps.rates import LISTED, SMALL
+from provision.formulations.pricing.mps.schedule import SCHEDULE as PRICING
 from provision.formulations.search.problem import Problem
 from provision.formulations.values.bound import points_of
 from provision.formulations.values.classes import WorkloadClass, bins
@@ -68,7 +68,7 @@ class PlanPatterns:
         self.rps = np.zeros((0, SCHEDULE.together))
         for at, points in enumerate(self.points):
             if len(points.units):
-                self.add(at, small_patterns(points, SMALL, LISTED).members)
+                self.add(at, small_patterns(points, PRICING.small, PRICING.listed).members)
 
     def add(self, pool: int, members: Ints) -> None:
         """Add patterns of a GPU type, (patterns, places) as operating points."""

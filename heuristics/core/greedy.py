@@ -16,7 +16,7 @@ from provision.formulations.search.segments import best_segments
 from provision.heuristics.core.full_fleet import filled
 from provision.heuristics.core.mixing import mixed
 from provision.heuristics.core.parts import portions, problems_of
-from provision.heuristics.core.schedule import GreedySchedule
+from provision.heuristics.core.schedule import GREEDY as SCHEDULE
 from provision.heuristics.core.walk import Walk, assembled
 from provision.models.base.clock import Deadline, TimeIsUpError
 from provision.models.base.collection import uncollected
@@ -27,7 +27,6 @@ from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Search
 from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 
-SCHEDULE = GreedySchedule()
 NAME = "greedy"
 MIXED = ISOLATED | {"tokens", "share_slices", "random_slices", "max_throughput", "full_batches"}
 """The features of instances whose plans of isolated segments are mixed by a linear program."""

@@ -20,8 +20,6 @@ from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Search, Termination
 
 NAME = "lns"
-CHUNK_S = 0.1
-"""The approximate time that compiled steps run before the clock is checked."""
 
 
 def solve(instance: Instance, search: Search) -> Outcome:
@@ -77,7 +75,7 @@ def walked(walk: Walk, search: Search, most: float) -> Termination:
         many, step = int(min(steps, most - walk.taken)), Stopwatch()
         if walk.step(many):
             _tell(walk, search)
-        steps = max(int(many * CHUNK_S / max(step.elapsed_s, CHUNK_S / 2)), 1)
+        steps = max(int(many * SCHEDULE.chunk_s / max(step.elapsed_s, SCHEDULE.chunk_s / 2)), 1)
     return "completed"
 
 

@@ -36,7 +36,7 @@ from provision.formulations.pricing.alone.price_bound import price_bound, sharpe
 from provision.formulations.pricing.alone.replica_sets import cheapest_replica_sets
 from provision.formulations.search.partitions import Partitions, partitions_of
 from provision.formulations.search.segments import Segments, cap_rps
-from provision.heuristics.core.schedule import GreedySchedule
+from provision.heuristics.core.schedule import GREEDY as SCHEDULE
 from provision.heuristics.parvagpu.parvagpu import METHODS as PARVAGPU_METHODS
 from provision.heuristics.parvagpu.parvagpu import PARVAGPU
 from provision.models.base.arrays import Floats, Ints, distinct_rows
@@ -46,8 +46,6 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import REPLICA_S
-
-SCHEDULE = GreedySchedule()
 
 
 @dataclass(frozen=True)

@@ -11,21 +11,15 @@ import numpy as np
 
 from provision.formulations.search.parts import in_parts
 from provision.formulations.search.problem import Group, Problem
+from provision.heuristics.core.schedule import GREEDY
 from provision.models.problem.instance import Instance
-
-FEW_GROUPS = 16
-"""With more groups than this, on slices that replicas always share (``_always_shares``), workloads are divided into
-equal parts. Otherwise they are split at the rates of roles.
-"""
-RATIO = 1.15
-"""The ratio between successive rates at which workloads may be split in the second Problem of ``problems_of``."""
 
 
 def problem_of(instance: Instance) -> Problem:
     """Make the Problem of an instance.
 
-    With more than FEW_GROUPS groups, on slices that replicas always share, every workload is divided into the fewest
-    equal parts. Each part is then planned like a workload with one replica.
+    With more than ``GREEDY.groups`` groups, on slices that replicas always share, every workload is divided into the
+    fewest equal parts. Each part is then planned like a workload with one replica.
     """
     problem = Problem(instance)
     return Problem(instance, in_parts(problem)) if _always_shares(problem) and _many(problem) else problem
@@ -50,19 +44,19 @@ def _always_shares(problem: Problem) -> bool:
 
 
 def _many(problem: Problem) -> bool:
-    """Whether there are more than FEW_GROUPS groups."""
-    return len(problem.groups) > FEW_GROUPS
+    """Whether there are many groups."""
+    return len(problem.groups) > GREEDY.groups
 
 
 def _rates(problem: Problem, workload_class: tuple[tuple[str, ...], float]) -> frozenset[float]:
-    """Rates from the least to the highest rate of the roles of a workload class, each at most RATIO times the one
-    before.
+    """Rates from the least to the highest rate of the roles of a workload class, each at most ``GREEDY.ratio`` times
+    the one before.
     """
     known = [role.rate_rps for role in problem.roles if role.workload_class == workload_class and role.rate_rps > 0]
     if not known:
         return frozenset()
     wide = math.log(max(known) / min(known))
-    return frozenset((min(known) * np.exp(np.linspace(0, wide, math.ceil(wide / math.log(RATIO)) + 1))).tolist())
+    return frozenset((min(known) * np.exp(np.linspace(0, wide, math.ceil(wide / math.log(GREEDY.ratio)) + 1))).tolist())
 
 
 def portions(problem: Problem, most: int) -> list[Problem]:

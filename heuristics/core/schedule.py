@@ -28,6 +28,11 @@ class GreedySchedule:
         rounds.
     least_s
         The seconds that a plan without sharing may take, even if the time limit is shorter.
+    groups, ratio
+        With more groups, on slices that replicas always share, workloads are divided into equal parts; otherwise they
+        are split at the rates of roles, and once more at rates of this ratio (`provision.heuristics.core.parts`).
+    classes
+        Up to this number of workload classes, each is a chain of roles of its own. More chains take more room.
     portion
         The most replicas that are planned together if slices are shared. The time to fill GPUs grows with the square of
         this number; with a smaller number, more GPUs at the ends of portions are partly empty.
@@ -39,6 +44,9 @@ class GreedySchedule:
     steps: int = 500
     rounds: int = 3
     least_s: float = 2.0
+    groups: int = 16
+    ratio: float = 1.15
+    classes: int = 500
     portion: int = 1500
 
 
@@ -67,6 +75,8 @@ class RuinSchedule(NamedTuple):
     further
         The factor from one number of GPUs to the next, as long as no plan is known. With a larger factor the first plan
         is found sooner, but is dearer.
+    chunk_s
+        The approximate time that compiled steps run before the clock is checked.
     """
 
     spread: float = 0.7
@@ -78,3 +88,7 @@ class RuinSchedule(NamedTuple):
     patience: int = 20_000
     progress: float = 0.01
     further: float = 1.05
+    chunk_s: float = 0.1
+
+
+GREEDY, RUIN = GreedySchedule(), RuinSchedule()

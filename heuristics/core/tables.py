@@ -14,7 +14,7 @@ from provision.formulations.search.partitions import partitions_of
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import SliceType
 from provision.heuristics.core.joined import JoinedPoints, joined
-from provision.heuristics.core.schedule import RuinSchedule
+from provision.heuristics.core.schedule import GREEDY, RuinSchedule
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.clock import Deadline
 from provision.models.base.collection import uncollected
@@ -28,8 +28,6 @@ NONE = -1
 """Stands for no index in arrays of indices."""
 LEAST_PRICE = 0.05
 """The least price of a GPU, as a part of the median price."""
-MOST_CLASSES = 500
-"""Up to this number of workload classes, each is a chain of roles of its own; see ``_chains``."""
 Records = NDArray[Any]
 """A structured array."""
 SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
@@ -298,11 +296,11 @@ def _chains(problem: Problem, ways: Records) -> tuple[Ints, Ints]:
 
     A chain goes from the hardest to the easiest role. If a role fits nowhere beside the replicas of a slice, the search
     does not try the harder ones of its chain. Usually the roles of a workload class are a chain, from the highest to
-    the lowest rate; then a harder role surely fails. With more than MOST_CLASSES classes, all roles of the same models
-    are one chain, from the largest to the smallest share of a slice that they take alone; then it only likely fails,
-    but the number of trials no longer grows with the number of different SLOs.
+    the lowest rate; then a harder role surely fails. With more than ``GREEDY.classes`` classes, all roles of the same
+    models are one chain, from the largest to the smallest share of a slice that they take alone; then it only likely
+    fails, but the number of trials no longer grows with the number of different SLOs.
     """
-    roles, many = problem.roles, len(problem.classes) > MOST_CLASSES
+    roles, many = problem.roles, len(problem.classes) > GREEDY.classes
     numbers: dict[Any, int] = {}
     chain = np.array([numbers.setdefault(one.models if many else one.workload_class, len(numbers)) for one in roles])
     share = np.zeros(len(roles))

@@ -8,15 +8,13 @@ import numpy as np
 from provision.formulations.pricing.alone.assemble import Layout, assemble
 from provision.formulations.search.problem import Problem
 from provision.heuristics.core.ruin import best_division, furnish, improve, without
-from provision.heuristics.core.schedule import RuinSchedule
+from provision.heuristics.core.schedule import RUIN as SCHEDULE
 from provision.heuristics.core.state import State, empty_state, uncarried
 from provision.heuristics.core.tables import NONE, SliceModel
 from provision.models.base.clock import NEVER, Deadline
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan, Replica
 from provision.models.problem.objective import objective_of
-
-SCHEDULE = RuinSchedule()
 
 
 @dataclass

@@ -56,10 +56,10 @@ class InterferenceOracle:
 
     def price(self, values: NDArray[np.int64], floor: int, effort: int) -> Priced:
         """Patterns of a value above a floor; see ``PatternOracle.price``."""
-        exact = SCHEDULE.exact._replace(nodes=SCHEDULE.exact.nodes * SCHEDULE.more**effort)
+        exact = SCHEDULE.roles._replace(nodes=SCHEDULE.roles.nodes * SCHEDULE.more**effort)
         patterns, found = self.pricing.priced(values, floor, exact)
         best = max(floor, found.value.max(initial=0.0))
-        return Priced(patterns, max(found.most, floor), found.most <= best * (1 + SCHEDULE.exact.close) + 1)
+        return Priced(patterns, max(found.most, floor), found.most <= best * (1 + SCHEDULE.roles.close) + 1)
 
     def running(self, pattern: Pattern) -> list[Running] | None:
         """The operating points of a pattern's replicas; None if none are found."""

@@ -7,6 +7,7 @@ import numpy as np
 from provision.formulations.pricing.mps.rate_lists import NONE, small_patterns
 from provision.formulations.pricing.mps.rate_points import Prices, RatePoints, rate_points, together_rps
 from provision.formulations.pricing.mps.rate_search import search
+from provision.formulations.pricing.mps.schedule import SCHEDULE
 from provision.formulations.pricing.mps.sets import InterferingSets
 from provision.formulations.pricing.mps.tables import tables_of
 from provision.formulations.pricing.oracle import Running
@@ -29,20 +30,6 @@ from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.sm_shares import shares_of
 
-SMALL, LISTED = 3, 40_000
-"""The most replicas of the patterns that are listed, and the approximate number of listed patterns of each size."""
-NODES, MORE, VISITS, ROOM = 300, 3, 1000, 5000
-"""Limits of a search: the nodes of the quickest search, the factor by which each further effort opens more nodes, the
-visits of the depth-first search in each node, and the patterns that are returned.
-"""
-PATIENT = 20
-"""The factor by which each further effort allows more visits if all patterns are wanted: where a node has very many of
-them, its halves have hardly fewer.
-"""
-QUICK = 2
-"""The nodes of the quickest search for one set of replicas: those that hold all patterns."""
-HARDEST = 4
-"""The greatest effort. A search four times as long seldom proves more."""
 UNITS = 10**6
 """The price of a GPU in the whole-number units in which patterns are priced. For the most throughput, prices are in
 requests/s, and this is the floor of their values.
@@ -62,7 +49,7 @@ class InterferencePatterns(RateOracle):
         The most replicas on one GPU.
     """
 
-    hardest = HARDEST
+    hardest = SCHEDULE.hardest
 
     def __init__(self, problem: Problem, data: PerformanceFile, clients: int) -> None:
         self.by_sets, policy = problem.fills and problem.single, problem.instance.policy
@@ -74,18 +61,19 @@ class InterferencePatterns(RateOracle):
         self.shares, self.groups = shares_of(self.points.gpu.unit_share), len(problem.groups)
 
     def listed(self) -> Listing:
-        """All patterns of one replica, and patterns of up to SMALL replicas with large batches."""
+        """All patterns of one replica, and patterns of up to SCHEDULE.small replicas with large batches."""
         if not len(self.points.units):
             return self._listing(np.zeros((0, 1), int))
-        return self._listing(small_patterns(self.points, SMALL, LISTED).members)
+        return self._listing(small_patterns(self.points, SCHEDULE.small, SCHEDULE.listed).members)
 
     def price(self, prices: GroupPrices, floor: float, effort: int) -> PricedRates:
         """See ``RateOracle.price``."""
-        return self._searched(prices, floor, NODES * MORE**effort, every=False)
+        return self._searched(prices, floor, SCHEDULE.nodes * SCHEDULE.more**effort, every=False)
 
     def above(self, prices: GroupPrices, floor: float, effort: int) -> Listing | None:
         """See ``RateOracle.above``."""
-        found = self._searched(prices, floor, NODES, every=True, visits=VISITS * PATIENT**effort)
+        visits = SCHEDULE.visits * SCHEDULE.patient**effort
+        found = self._searched(prices, floor, SCHEDULE.nodes, every=True, visits=visits)
         return None if found.most > floor * (1 + NEAR) else found.patterns
 
     def every(self, until: Deadline) -> list[tuple[int, ...]] | None:
@@ -102,20 +90,21 @@ class InterferencePatterns(RateOracle):
         few = points._replace(**of_points, copies=number, most=min(len(groups), points.most))
         each, bonus = np.ones(self.groups), self.most_rps * len(groups)
         floor = bonus * len(groups) * UNITS
+        nodes, visits = SCHEDULE.nodes if effort else SCHEDULE.quick, SCHEDULE.visits * SCHEDULE.patient**effort
         found = search(few, Prices(each * UNITS, each * bonus * UNITS, each * np.inf, float(UNITS), number), floor,
-                       NODES if effort else QUICK, VISITS * PATIENT**effort, ROOM, False, len(groups))
+                       nodes, visits, SCHEDULE.room, False, len(groups))
         listing = self._listing(np.flatnonzero(mine)[found.members[:, : len(groups)]])
         best = int(listing.rps.sum(axis=1).argmax()) if len(listing.rps) else None
         return (found.most - floor) / UNITS, None if best is None else listing.rated(best).members
 
-    def _searched(self, prices: GroupPrices, floor: float, nodes: int, every: bool, visits: int = VISITS
+    def _searched(self, prices: GroupPrices, floor: float, nodes: int, every: bool, visits: int = SCHEDULE.visits
                   ) -> PricedRates:
         """The result of pricing; whether ``every`` pattern above the floor is wanted, or the best of each group."""
         units = UNITS / max(floor, 1.0)
         counted = np.full(self.groups, self.points.limit) if prices.counted is None else prices.counted
         whole = Prices(prices.per_rps * units, prices.bonus * units, prices.cap_rps, units,
                        np.minimum(counted, self.points.limit).astype(int))
-        found = search(self.points, whole, max(int(floor * units), 0), nodes, visits, ROOM, every)
+        found = search(self.points, whole, max(int(floor * units), 0), nodes, visits, SCHEDULE.room, every)
         members = np.where(np.arange(found.members.shape[1]) < found.size[:, None], found.members, NONE)
         return PricedRates(found.most / units, self._listing(np.unique(members, axis=0) if every else members))
 

@@ -13,6 +13,7 @@ import numpy as np
 from provision.formulations.pricing.mps.kernels import NONE, TRIES, arrange, settle
 from provision.formulations.pricing.mps.pricing import Effort, PlaceValues, Priced, best_patterns, choices_of
 from provision.formulations.pricing.mps.rate_points import rate_points, together_rps
+from provision.formulations.pricing.mps.schedule import SCHEDULE
 from provision.formulations.pricing.mps.tables import PointTables
 from provision.formulations.search.problem import Group
 from provision.formulations.search.roles import Role, dominance
@@ -22,8 +23,6 @@ from provision.models.base.tolerances import DUST
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.problem.instance import Instance
 
-MANY = 20
-"""A model with at least this many replicas has a class for all its roles of an SLO."""
 LEAP = 16
 """The number of steps to a harder role that are first tried at once."""
 RISE = 1e-9
@@ -50,7 +49,7 @@ class RolePricing:
         self.tables, self.rates_rps = tables, np.array([role.rate_rps for role in roles])
         models = {role.models: number for number, role in enumerate(roles)}
         model = np.array([models[role.models] for role in roles])
-        common = (np.bincount(model, copies) >= MANY)[model]
+        common = (np.bincount(model, copies) >= SCHEDULE.many)[model]
         classes: dict[tuple[object, ...], list[int]] = {}
         for at, role in enumerate(roles):
             classes.setdefault(role.workload_class if common[at] else (*role.workload_class, at), []).append(at)

@@ -1,26 +1,51 @@
-"""Sets the numbers that steer exact pricing under interference."""
+"""Sets the numbers that steer exact pricing under interference, and tells what each number trades."""
 
 from dataclasses import dataclass
 
 from provision.formulations.pricing.mps.pricing import Effort
 
-QUICK = Effort(nodes=300, close=1e-4, room=20_000)
+ROLES = Effort(nodes=300, close=1e-4, room=20_000)
 
 
 @dataclass(frozen=True)
-class PricingSchedule:
-    """The numbers that steer the search.
+class InterferencePricing:
+    """The numbers.
 
     Attributes
     ----------
-    exact
+    roles
         How long the quickest search for patterns of roles may take.
+    many
+        A model with at least this many replicas has one class for all its roles of an SLO. In larger classes, pricing
+        is quicker and does not count how often a pattern has a role.
     more
         The factor by which each further effort opens more nodes.
+    small, listed
+        Of patterns that carry rates: the most replicas of those that are listed, and about how many of each size.
+    nodes, quick, visits, room
+        Limits of the search for patterns that carry rates: the nodes of the quickest search, and of that for one set of
+        replicas, the visits of the depth-first search in each node, and the patterns that are returned.
+    patient
+        The factor by which each further effort allows more visits if all patterns are wanted: where a node has very
+        many of them, its halves have hardly fewer.
+    hardest
+        The greatest effort. A search four times as long seldom proves more.
+    sets
+        The most sets of workloads that are listed.
     """
 
-    exact: Effort = QUICK
+    roles: Effort = ROLES
+    many: int = 20
     more: int = 3
+    small: int = 3
+    listed: int = 40_000
+    nodes: int = 300
+    quick: int = 2
+    visits: int = 1000
+    room: int = 5000
+    patient: int = 20
+    hardest: int = 4
+    sets: int = 20_000
 
 
-SCHEDULE = PricingSchedule()
+SCHEDULE = InterferencePricing()

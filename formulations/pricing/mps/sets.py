@@ -6,14 +6,12 @@ import numpy as np
 
 from provision.formulations.pricing.listing import TooManyError
 from provision.formulations.pricing.mps.kernels import NONE, TRIES, UNKNOWN, arrange
+from provision.formulations.pricing.mps.schedule import SCHEDULE
 from provision.formulations.pricing.mps.tables import PointTables
 from provision.formulations.pricing.oracle import Running
 from provision.models.base.arrays import Ints
 from provision.models.base.clock import Deadline
 from provision.models.performance.sm_shares import shares_of
-
-MOST_SETS = 20_000
-"""The most sets that are listed."""
 
 
 class InterferingSets:
@@ -40,7 +38,7 @@ class InterferingSets:
         None if there are too many sets, or if the time is over. Sets grow by one replica at a time, because all subsets
         of a feasible set are feasible.
         """
-        while self.done < len(self.grown) <= MOST_SETS and not until.over:
+        while self.done < len(self.grown) <= SCHEDULE.sets and not until.over:
             demands = self.grown[self.done]
             for one in range(demands[-1] if demands else 0, len(self.copies)):
                 larger = (*demands, one)

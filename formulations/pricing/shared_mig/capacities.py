@@ -20,15 +20,13 @@ from provision.formulations.pricing.rates import (
     RateOracle,
     listing_of,
 )
+from provision.formulations.pricing.shared_mig.schedule import SCHEDULE
 from provision.formulations.search.problem import Group
 from provision.models.base.arrays import Floats, Ints
 from provision.models.performance.closed_network import work_ms_array
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
-
-MIXED = 4
-"""A place of a pattern is given to this many of the best groups in turn."""
 
 
 class NetworkCapacities(RateOracle):
@@ -100,7 +98,7 @@ class NetworkCapacities(RateOracle):
         groups = [int(group[size - 1]) for size in sizes]
         yield self._pattern(level, groups, sizes)
         for at, size in enumerate(sizes):
-            for other in np.argsort(-values[:, size - 1], kind="stable")[:MIXED].tolist():
+            for other in np.argsort(-values[:, size - 1], kind="stable")[:SCHEDULE.mixed].tolist():
                 if other != groups[at] and values[groups[at], size - 1] - values[other, size - 1] < spare:
                     yield self._pattern(level, [*groups[:at], other, *groups[at + 1:]], sizes)
 

@@ -35,6 +35,7 @@ from provision.formulations.pricing.shared_mig.rate_options import RateOptions, 
 from provision.formulations.pricing.shared_mig.rate_search import GroupValues, climb, search
 from provision.formulations.pricing.shared_mig.run_options import ways_of
 from provision.formulations.pricing.shared_mig.running import Runner
+from provision.formulations.pricing.shared_mig.schedule import SCHEDULE
 from provision.formulations.search.problem import Group, Problem, Shareable
 from provision.formulations.search.roles import Role
 from provision.formulations.search.segments import SliceType
@@ -48,20 +49,6 @@ from provision.models.problem.workload import FleetEntry
 
 MARGIN = 1 - TOLERANCE
 """The part of their capacity for which slices and processes are planned; the rest leaves room for rounding."""
-NODES, MORE, HARDEST = 1000, 4, 3
-"""The nodes of the quickest search, the factor by which each further effort opens more, and the greatest effort."""
-ROOM = 4000
-"""The most patterns that are listed at once."""
-CLIMBS, SHARING = 6, 3
-"""How many times a pattern is improved step by step in one call of pricing, and the replicas with which it begins."""
-STARTS = 3
-"""From how many points of two groups the listed patterns are improved."""
-UNITS = (64, 120)
-"""Units of utilisation in the quickest search, and in all others."""
-MOST_FOUND = 40
-"""The most patterns that one search returns."""
-PROMISING = 0.8
-"""Levels whose estimate is below this fraction of the best pattern's value are skipped."""
 
 
 def network_settings(problem: Problem, shared: Shareable, until: Deadline) -> Iterator[Setting]:
@@ -126,7 +113,7 @@ class NetworkPatterns(RateOracle):
         The Problem, the slice type and the networks.
     """
 
-    hardest = HARDEST
+    hardest = SCHEDULE.hardest
 
     def __init__(self, problem: Problem, slice_type: SliceType, data: FittedNetworks) -> None:
         self.problem, self.rule = problem, problem.instance.shared_rule
@@ -143,9 +130,9 @@ class NetworkPatterns(RateOracle):
         even = 1 / np.maximum(self.single_rps, self.single_rps.max(initial=0.0) / 10)
         for pair in permutations([group for group in range(groups) if len(points[group])], 2):
             per_rps, most_rps = np.zeros(groups), self.options.most_rps.copy()
-            per_rps[list(pair)] = even[list(pair)] * [SHARING, 1]
+            per_rps[list(pair)] = even[list(pair)] * [SCHEDULE.sharing, 1]
             most_rps[pair[0]] = min(most_rps[pair[0]], draw.random() / even[pair[0]])
-            starts = [np.array([draw.choice(points[group]) for group in pair]) for _ in range(STARTS)]
+            starts = [np.array([draw.choice(points[group]) for group in pair]) for _ in range(SCHEDULE.starts)]
             part = self.options._replace(most_rps=most_rps)
             found += self._climbed(part, GroupValues(per_rps, np.zeros(groups), np.zeros(groups), 0.0), starts)
         return self._listing(found)
@@ -156,7 +143,7 @@ class NetworkPatterns(RateOracle):
         found = self._listing(self._climbed(options, values, self._starts(prices)))
         worth = self._worth(options, values, found)
         best = max(floor, float(worth.max(initial=0.0)))
-        searched = search(options, values, best, 0 if best > floor else NODES * MORE**effort, 0)
+        searched = search(options, values, best, 0 if best > floor else SCHEDULE.nodes * SCHEDULE.more**effort, 0)
         exact = self._listing([one[:many] for one, many in zip(searched.members, searched.size, strict=True)])
         both = [found.rated(at) for at in np.flatnonzero(worth > floor).tolist()]
         both += [exact.rated(at) for at in range(len(exact.rps))]
@@ -173,7 +160,8 @@ class NetworkPatterns(RateOracle):
     def above(self, prices: GroupPrices, floor: float, effort: int) -> Listing | None:
         """See ``RateOracle.above``."""
         values = self._priced(prices)[1]
-        found = search(self.options, values, floor / GENEROUS, NODES * MORE**HARDEST, ROOM)
+        nodes = SCHEDULE.nodes * SCHEDULE.more**SCHEDULE.hardest
+        found = search(self.options, values, floor / GENEROUS, nodes, SCHEDULE.room)
         return self._listing([one[:many] for one, many in zip(found.members, found.size, strict=True)]
                              ) if found.complete and found.most <= floor * (1 + NEAR) else None
 
@@ -181,8 +169,8 @@ class NetworkPatterns(RateOracle):
         """Patterns to improve: none, and some drawn at random."""
         draw, useful = np.random.default_rng(0), np.flatnonzero(prices.per_rps[self.options.group] > 0)
         yield np.zeros(0, int)
-        for _ in range(CLIMBS - 1 if len(useful) else 0):
-            yield draw.choice(useful, int(draw.integers(1, SHARING + 1)))
+        for _ in range(SCHEDULE.climbs - 1 if len(useful) else 0):
+            yield draw.choice(useful, int(draw.integers(1, SCHEDULE.sharing + 1)))
 
     @staticmethod
     def _climbed(options: RateOptions, values: GroupValues, starts: Iterator[Ints] | Sequence[Ints]) -> list[Ints]:
@@ -264,8 +252,8 @@ class NetworkOracle:
         planned, bounded = (make(clients, rule.random_arrivals) for make in (planned_levels, bounded_levels))
         self.ways = ways_of(data, profile, instance.policy, rule, roles, planned, relaxed=False)
         loose = ways_of(data, profile, instance.policy, rule, roles, bounded, relaxed=True)
-        self.planned = [self.ways.knapsacks(planned, units, relaxed=False) for units in UNITS]
-        self.bounded = [loose.knapsacks(bounded, units, relaxed=True) for units in UNITS]
+        self.planned = [self.ways.knapsacks(planned, units, relaxed=False) for units in SCHEDULE.units]
+        self.bounded = [loose.knapsacks(bounded, units, relaxed=True) for units in SCHEDULE.units]
         self.runner = Runner(instance, entry, profile, roles, planned, self.ways)
 
     def seeds(self) -> list[Pattern]:
@@ -274,12 +262,12 @@ class NetworkOracle:
 
     def price(self, values: NDArray[np.int64], floor: int, effort: int) -> Priced:
         """Patterns of a value above a floor; see ``PatternOracle.price``."""
-        step = min(effort, len(UNITS) - 1)
+        step = min(effort, len(SCHEDULE.units) - 1)
         sure = np.where(self.runner.alone, values, 0)
         found = self._patterns(self.planned[step], sure, floor)
         worth = max((int(values[list(pattern)].sum()) for pattern in found), default=0)
         most = max(self._most(self.bounded[step], values, floor), worth, int(sure.max(initial=0)))
-        return Priced(found, most, most <= max(worth, floor) or step == len(UNITS) - 1)
+        return Priced(found, most, most <= max(worth, floor) or step == len(SCHEDULE.units) - 1)
 
     def running(self, pattern: Pattern) -> list[Running] | None:
         """Operating points of a pattern's replicas; None if the pattern is not feasible."""
@@ -293,9 +281,9 @@ class NetworkOracle:
         highest = 0
         for part in (0.0, *PARTS_OF_WORTH):
             gib_price, fitting = part * highest / self.memory_gib, True
-            most = worth_of(levels, values, self.copies, gib_price, PROMISING)
+            most = worth_of(levels, values, self.copies, gib_price, SCHEDULE.promising)
             highest = highest or int(most.max(initial=0))
-            for level in np.argsort(-most, kind="stable")[:MOST_FOUND]:
+            for level in np.argsort(-most, kind="stable")[:SCHEDULE.found]:
                 if most[level] <= (0 if part else floor):
                     break
                 ways = pattern_at(levels, int(level), values, self.copies, gib_price)

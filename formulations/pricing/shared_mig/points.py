@@ -12,18 +12,13 @@ import numpy as np
 
 from provision.formulations.pricing.shared_mig.levels import Level, level_times_ms
 from provision.formulations.pricing.shared_mig.run_options import busy_per_item_s, longest_work_ms
+from provision.formulations.pricing.shared_mig.schedule import SCHEDULE
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.closed_network import ClosedNetwork
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry, Workload
 
-CHOICES = 3
-"""The most batch sizes of a workload at a level. There are several because a part of its rate fills only smaller
-batches.
-"""
-BLOCK = 256
-"""The number of workloads whose choices are computed at once; more of them take more memory."""
 FILLED = 1 + 1e-6
 """The least rate of a replica relative to the rate that fills its batches. It exceeds 1 by more than rounding errors.
 """
@@ -65,8 +60,8 @@ def choices_of(instance: Instance, workloads: Sequence[Workload], network: Close
     compute, memory_gib = entry.type.slice_compute(profile), entry.type.slice_memory_gib(profile)
     find = _under_random_arrivals if instance.shared_rule.random_arrivals else _at_mean_times
     found: list[list[Choice]] = []
-    for first in range(0, len(workloads), BLOCK):
-        block = workloads[first: first + BLOCK]
+    for first in range(0, len(workloads), SCHEDULE.block):
+        block = workloads[first: first + SCHEDULE.block]
         found += [[one for one in choices
                    if one.processes <= levels[one.level].processes and one.memory_gib <= memory_gib]
                   for choices in find(instance, block, network, sizes, compute, levels, processes)]
@@ -108,13 +103,13 @@ def _least_rps(busy_s: Floats) -> float:
 
 
 def _least_busy(fits: Bools, busy: Floats) -> list[list[int]]:
-    """For each level, the indices of at most CHOICES allowed batch sizes: the size with the least slice time per
-    request, and from there every second smaller size. ``fits`` (levels, sizes) tells which are allowed.
+    """For each level, the indices of a few allowed batch sizes: the size with the least slice time per request, and
+    from there every second smaller size. ``fits`` (levels, sizes) tells which are allowed.
     """
     best = np.where(fits, busy, np.inf).argmin(axis=1)
     smaller = fits & (np.arange(len(busy)) <= best[:, None])
     after = smaller[:, ::-1].cumsum(axis=1)[:, ::-1] - 1  # how many larger ones are among them
-    chosen = smaller & (after % 2 == 0) & (after < 2 * CHOICES)
+    chosen = smaller & (after % 2 == 0) & (after < 2 * SCHEDULE.choices)
     return [np.flatnonzero(row)[::-1].tolist() for row in chosen]
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from provision.formulations.pricing.listing import TooManyError, undominated
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rates import ListedPatterns, Listing, Member, RatedPattern
+from provision.formulations.pricing.schedule import SCHEDULE
 from provision.formulations.pricing.temporal.tables import ALONE, TurnTables
 from provision.formulations.search.problem import Group, Problem
 from provision.formulations.search.segments import SliceType
@@ -25,12 +26,6 @@ from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.gpulets import Gpulets
 from provision.models.problem.objective import objective_of
 
-MOST_WAYS, MANY_WAYS = 2_000_000, 20_000
-"""The most ways to use a part that are tried. Whenever there are more than MANY_WAYS, dominated ways are removed before
-the replicas of further rows are added.
-"""
-MOST_SETS = 200
-"""The most sets of replicas of one workload on a part that are listed."""
 LONG_MS = 1e6
 """A duty cycle, in ms, that stands for no limit."""
 LEAST_PRESSURE = -1e9
@@ -187,7 +182,7 @@ class TurnOptions:
         for known in range(1, len(sets) + 1):
             way = np.column_stack([np.repeat(way, len(sets[known - 1].counts), axis=0),
                                    np.tile(np.arange(len(sets[known - 1].counts)), len(way))])
-            if len(way) > MOST_WAYS or self.until.over:
+            if len(way) > SCHEDULE.ways or self.until.over:
                 raise TooManyError
             way = self._kept(share, sets[:known], way)
         way = way[way.any(axis=1)]
@@ -210,7 +205,7 @@ class TurnOptions:
         memory_gib = replicas @ self.tables.memory_gib[: len(sets)]
         way = way[(memory_gib <= self.gib) & (replicas.sum(axis=1) <= self.clients)]
         way = way[_together([one.first for one in sets], way, self.allowed_ms)[1][0] >= 0]
-        if len(way) <= MANY_WAYS:
+        if len(way) <= SCHEDULE.many:
             return way
         busy, room = _together(sets, way, self.allowed_ms)
         counts = np.stack([one.counts[way[:, row]] for row, one in enumerate(sets)], axis=1)
@@ -251,7 +246,7 @@ class TurnOptions:
             number = every.counts.sum(axis=1)
             features = np.column_stack([*-every.busy_ms, *room, every.requests, -every.emitted, -number,
                                         np.minimum(number, self.runs[share, row])])
-            kept = undominated(features[room[0] >= 0], MOST_SETS, self.until)
+            kept = undominated(features[room[0] >= 0], SCHEDULE.sets, self.until)
             kept = np.flatnonzero(room[0] >= 0)[kept]
             newest = every.counts[kept[kept >= len(found)]]
             found = np.concatenate([found, newest])

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from provision.formulations.pricing.knapsacks import PARTS_OF_WORTH, Levels, pattern_at, worth_of
 from provision.formulations.pricing.oracle import Pattern, Priced, Running, WayOfSharing
+from provision.formulations.pricing.schedule import SCHEDULE
 from provision.formulations.pricing.temporal.levels import UNDISTURBED, UNLIMITED, Grid, levels_of, pressures_of
 from provision.formulations.pricing.temporal.listing import turns_patterns
 from provision.formulations.pricing.temporal.tables import ALONE, GpuletTables, Part, TurnTables
@@ -39,8 +40,6 @@ FEATURES = frozenset({"limited_counts", "without_mig", "gpulets"})
 """The features of instances that methods for gpu-lets can plan."""
 GRIDS = (Grid(48, 1.12, 3), Grid(120, 1.05, 5))
 """How fine levels are in the quickest search, and in all others."""
-MOST_FOUND = 20
-"""The most patterns that one search returns."""
 
 Parts = tuple[tuple[int, tuple[int, ...]], ...]
 """The parts of a GPU: for each the index of its share, and rows (a role with one of its models) that take turns there.
@@ -261,7 +260,7 @@ class TurnsOracle:
             pairs = sorted((pair for sides in splits for pair in self._pairs(sides, values, copies, gib_price)),
                            key=lambda pair: -pair[0])
             highest = highest or (pairs[0][0] if pairs else 0)
-            for most, sides, chosen in pairs[:MOST_FOUND]:
+            for most, sides, chosen in pairs[:SCHEDULE.found]:
                 if most <= (0 if part else floor):
                     break
                 ways = [pattern_at(side.levels, level, values, copies, gib_price)

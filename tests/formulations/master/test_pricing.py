@@ -14,6 +14,7 @@ from provision.formulations.pricing.mps.kernels import NONE, TRIES, arrange
 from provision.formulations.pricing.mps.oracle import demands_of, running
 from provision.formulations.pricing.mps.pricing import Effort
 from provision.formulations.pricing.mps.roles import RolePricing
+from provision.formulations.pricing.mps.schedule import InterferencePricing
 from provision.formulations.pricing.mps.tables import tables_of
 from provision.formulations.search.problem import Problem
 
@@ -59,7 +60,7 @@ def priced(problem, values, nodes):
 
 @pytest.fixture(autouse=True)
 def few_copies(monkeypatch):
-    monkeypatch.setattr(roles, "MANY", np.inf)
+    monkeypatch.setattr(roles, "SCHEDULE", InterferencePricing(many=10**9))
 
 
 def rising(problem, draw, most=10**6):
@@ -98,7 +99,7 @@ def test_a_search_cut_short_still_bounds(seed, draw):
 
 
 def test_roles_of_one_model_offered_together_may_stand_any_number_of_times(monkeypatch):
-    monkeypatch.setattr(roles, "MANY", 1)
+    monkeypatch.setattr(roles, "SCHEDULE", InterferencePricing(many=1))
     for seed in range(8):
         problem = Sharing(random_testbed(4, seed))
         values = rising(problem, seed)

@@ -101,7 +101,7 @@ def test_contents_run_and_nothing_is_worth_more_than_the_bound(seed, resources, 
     best = max(int(values[list(one)].sum()) for one in possible if can_share(data, [roles[at] for at in one]))
     assert found.most >= best
     if found.exhaustive and order <= 3:
-        assert found.most <= best * (1 + SCHEDULE.exact.close) + 2
+        assert found.most <= best * (1 + SCHEDULE.roles.close) + 2
 
 
 def igniter_testbed(**changes):
