@@ -72,8 +72,8 @@ class Points(NamedTuple):
         return self.only(np.concatenate([rows[undominated(table[rows], most=len(rows))] for rows in mine]))
 
     def tolerance(self) -> Floats:
-        """(points, 2) of two points of one model, one with no less tolerance keeps its deadline beside all neighbours
-        beside which the other does.
+        """(points, 2) two numbers of each point. If neither is less than another point's of the same model, the point
+        keeps its deadline beside all neighbours beside which the other does.
 
         With D the deadline, A the active time, S the scheduling time and s the sensitivity to the L2 cache, they are
         D - S - A and (D - S - A) / (s A). Proof: beside neighbours that leave the clock f/F, a point is feasible when

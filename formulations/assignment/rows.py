@@ -44,9 +44,8 @@ class Block(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What slots hold: a variable that counts it, and for each one (workloads,) the parts of rates that it carries and
-    its numbers of replicas, and the requests/s that it could carry. It is a pattern, or a replica at a point of a
-    table.
+    """What slots hold: a pattern, or a replica at a point of a table. ``variable`` counts it. Each one carries
+    ``parts`` (workloads,) of the rates with ``number`` (workloads,) replicas, and could carry ``rps`` requests/s.
     """
 
     variable: int

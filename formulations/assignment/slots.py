@@ -42,7 +42,8 @@ class Slots:
     patterns
         All patterns of one replica and of the files whose oracles list, and those that other oracles found.
     oracles, further
-        The oracles that do not list all, and such for one replica of every workload, which find further patterns.
+        The oracles that do not list all their patterns, and the same for an instance with one replica of every
+        workload, which find further patterns.
     worths
         (workloads,) worths of whole rates. Together they are at most 1 in one slot, whatever it holds.
     most_rps

@@ -1,7 +1,7 @@
 """Assignment: the instances that it takes, and the search that CP-SAT and PuLP share.
 
 First equal GPUs are stated together, as a relaxation, which has no symmetry and is small; its bound often proves the
-plan to begin with. Then they are stated one by one. Rows exclude no plan, so the solver's bound is a bound on the
+plan to begin with. Then they are stated one by one. Where rows exclude no plan, the solver's bound is a bound on the
 instance. A solution becomes a plan at the rates that the performance models predict. If it claims more than that, the
 model is refined there and solved again, until a plan is as good as the bound, or the time is over.
 """

@@ -252,8 +252,9 @@ class FullFleet:
     def entries(self, one: Column, together: bool = True, spread: int = 1) -> list[tuple[int, float]]:
         """The entries of a pattern's column, as (row, value) pairs.
 
-        All replicas of a group ``together`` count at most the requests/s that one GPU may carry of the group, and the
-        least number of replicas. Otherwise each replica counts at most these requests/s. For ``spread`` see `chosen`.
+        If ``together``, the requests/s of a group's replicas are added up and cut to what one GPU may carry of the
+        group, and their number to the least number. Otherwise each replica's requests/s are cut. For ``spread`` see
+        `chosen`.
         """
         first, found = self.first, [(self.first["slices"] + one.slice_type, -1.0)]
         group = np.array([member.group for member in one.members])

@@ -30,7 +30,8 @@ from provision.models.problem.executor import IN_PROCESS, Executor
 
 
 class PricedCut(NamedTuple):
-    """Whole-number prices of slices and places that raised the bound, and (pools,) what no GPU is worth more than.
+    """Whole-number prices of slices and places that raised the bound. No GPU of a pool has a higher value than its
+    ``worth`` (pools,).
 
     A slice costs no less than any replica that may have it to itself.
     """
@@ -110,8 +111,9 @@ class Generation:
         """Add patterns until none is missing or the next round would exceed the time; yield the bound after every
         round.
 
-        The first round always runs. The first call ends when more patterns cannot raise the bound. Later calls add
-        patterns that only plans need.
+        The first round always runs. The first call ends when the bound is the linear program's value, rounded up to a
+        price that GPUs can have. Later calls add patterns that plans need, and raise the bound further if there are
+        several GPU types.
         """
         while not self.converged and not self.impossible and (not self.round or self.took_s < until.left_s):
             watch, before = Stopwatch(), self.enough
@@ -188,8 +190,8 @@ class Generation:
         return exhaustive, new
 
     def vary(self, draw: np.random.Generator) -> None:
-        """Add patterns that plans may need: the best ones at random prices of roles, around their part of the highest
-        rate of their class.
+        """Add patterns that plans may need: the best ones at random prices. Each role costs its part of the highest
+        rate of its class, times a random factor; a random part of the roles costs nothing.
         """
         most: dict[object, float] = {}
         for role in self.problem.roles:

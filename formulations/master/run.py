@@ -119,7 +119,8 @@ class Run:
     def _tighten(self) -> None:
         """Add patterns that raise the bound, before a plan is made.
 
-        With few groups it ends once the bound is near its limit; where only a plan is wanted, already once it is fair.
+        With few groups, it ends once the bound is near the linear program's value. If only a plan is wanted, it ends
+        once the gap between prices and linear program is small.
         """
         fair = SCHEDULE.fair if self.problem.replicas >= SCHEDULE.fix_from else SCHEDULE.close
         for _ in self.bounds.rounds(self.search.within(self.turn_s)):
@@ -162,8 +163,8 @@ class Run:
         return self.progress.offer(plan_of(self.columns.program, found, self.name))
 
     def _integral(self, seconds: float) -> Chosen | None:
-        """A whole-number solution over the patterns of small reduced cost. In large problems, a dive fixes most of the
-        patterns, unless nearly all are known.
+        """A whole-number solution over the patterns of small reduced cost. In a large problem, dives find one instead,
+        but for one time when nearly all patterns are known. In a very large one, only dives do.
 
         It is None if none is found, or if the linear program proves that none is better than the best plan known.
         """

@@ -51,8 +51,9 @@ class Schedule:
         With at least these numbers of replicas, plans come from dives, and integer programs fix the integral parts of
         the linear program.
     short, most
-        The most patterns in a brief integer program, and the most columns, groups and roles in any program. For bounds,
-        half as many groups are used. More takes memory and time for plans that are slightly better.
+        The most patterns in a brief integer program, and the most groups and roles in any program; an integer program
+        has about as many patterns. For bounds, half as many groups are used. More takes memory and time for plans that
+        are slightly better.
     turns, idle, again
         The most attempts: of patterns at random prices (``turns``), in turn without a better plan (``idle``), and
         within one step (``again``).

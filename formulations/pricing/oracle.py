@@ -35,7 +35,8 @@ class Priced(NamedTuple):
 
     ``patterns`` are valid for plans. No pattern has a value above ``most``; this includes patterns that are valid only
     within the verifier's tolerances, and rates up to ``upto_rps`` of the roles. The search was ``exhaustive`` if it
-    found a pattern of value ``most``, if no pattern exceeds the floor, or if a longer search would find no more.
+    found a pattern of nearly the value ``most``, if no pattern exceeds the floor, or if a longer search would find no
+    more.
     """
 
     patterns: list[Pattern]

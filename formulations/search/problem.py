@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from provision.formulations.search.partitions import Partitions, partitions_of
 from provision.formulations.search.price_tiers import PriceTiers, price_tiers, prices_of
-from provision.formulations.search.roles import FEW_RATES, Role, dominance, hardness, least_replicas, split_rates
+from provision.formulations.search.roles import FEW_RATES, Role, dominance, hardest_first, least_replicas, split_rates
 from provision.formulations.search.segments import Segments, best_segments
 from provision.models.base.tolerances import DUST, FORGIVEN
 from provision.models.performance.catalogue import PerformanceFile
@@ -158,14 +158,14 @@ class Problem:
 
     @cached_property
     def roles(self) -> tuple[Role, ...]:
-        """All roles of replicas on shared slices, sorted by `hardness`."""
+        """All roles of replicas on shared slices, `hardest_first`."""
         found = []
         for (models, slo_ms), groups in self.classes.items():
             least_rps, most_rps = self._shared_range(groups[0])
             if most_rps > 0:
                 rests = self._rests(groups, most_rps) | self.finer.get((models, slo_ms), frozenset())
                 found += _roles_of(models, slo_ms, groups, least_rps, most_rps, self.fills, rests)
-        return tuple(sorted(found, key=hardness))
+        return tuple(sorted(found, key=hardest_first))
 
     def _rests(self, groups: Sequence[Group], most_rps: float) -> set[float]:
         """The rates that are left over, in requests/s: for every group and slice type, the rest of the rate when as

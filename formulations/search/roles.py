@@ -61,8 +61,8 @@ def dominance(roles: Sequence[Role]) -> tuple[NDArray[np.int64], NDArray[np.int6
     return harder, easier
 
 
-def hardness(role: Role) -> tuple[tuple[str, ...], float, float]:
-    """Sort key for roles. A role can never serve a role that sorts before it."""
+def hardest_first(role: Role) -> tuple[tuple[str, ...], float, float]:
+    """Sort key for roles: harder ones come first, so that a role can never serve a role before it."""
     return role.models, role.slo_ms, -role.rate_rps
 
 

@@ -80,7 +80,7 @@ def _steps(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         yield last_plan, math.inf
         yield master.solve, math.inf
     shape, whole = Shape(instance, search), where_able(greedy.METHODS[0])
-    quick = search.parameters.get("greedy") != "no"  # the search does not begin with greedy's plan
+    quick = search.parameters.get("greedy") != "no"  # it is "no" if the search begins with greedy's plan
     fills = quick and not shape.mixes
     if shape.turns:
         yield ideal.METHODS[0].run, SCHEDULE.quick_s

@@ -196,8 +196,9 @@ class Detour:
 
 
 def increased(workload: Workload, parts: int, copies: int = 1) -> Workload:
-    """The workload with a rate of which ``parts - 1`` equal parts are its own rate; a GPU carries one part at most. If
-    every GPU of the plan is to stand ``copies`` times, each carries that fraction of the rate.
+    """The workload at its rate times parts / (parts - 1) / copies. No GPU may carry more than copies / parts of that,
+    so that the others still carry its own rate when one GPU is lost. ``copies`` is how often every GPU of a plan will
+    stand.
     """
     return workload.model_copy(update={
         "rate_rps": workload.rate_rps * parts / (parts - 1) / copies * SAFE,

@@ -76,8 +76,8 @@ def dealt_evenly(instance: Instance, plan: Plan) -> Plan:
 
 
 def _options(instance: Instance, plan: Plan | None) -> list[list[Option]]:
-    """Numbers of replicas to try for every workload, each with the cost of that many slices, which are parts of GPUs:
-    numbers at which a further slice type is enough, that of a plan, which need not be even, and one more.
+    """For every workload, pairs of an estimated cost and a number of replicas to try. The numbers are those at which a
+    further slice type is enough, the number of a plan, which need not be even, and one more.
     """
     segments = best_segments(instance)
     most = partitions_of(instance, segments).slots.max(axis=0)

@@ -12,7 +12,7 @@ class Schedule:
     Attributes
     ----------
     slow_s
-        If the first plan took longer than this, all steps have more time in proportion.
+        If the first step that was not cut off took longer than this, all steps have more time in proportion.
     filling_s
         Greedy, if it searches for the most throughput.
     quick_s
@@ -337,8 +337,9 @@ class CertificateSchedule:
     counted
         Limits on the number of replicas above this are not counted, which takes time and raises the bound a little.
     steps, lowest
-        The steps by which a value is stated that rises with a replica's rate, for one workload; and the part of its
-        rate up to which all replicas have the same value. More steps lose less of the value, and take more lines.
+        In how many steps a value that rises with a replica's rate is stated, for one workload; and the part of the
+        workload's rate below which all replicas have the same value. More steps lose less of the value, and take more
+        lines.
     """
 
     cuts: int = 8

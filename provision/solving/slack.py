@@ -60,8 +60,8 @@ def _largest(most: float, workloads: int, control: Search, fits: Callable[[float
 
 def what_fits(instance: Instance, method: Method, control: Search) -> str:
     """What to add to a sentence which says that the fleet is too small: the largest part of all rates for which a quick
-    method finds a plan, by bisection; empty if the method cannot plan the instance, or if it has workflows, whose
-    bursts the method does not plan for.
+    method finds a plan, by bisection; empty if the method cannot plan the instance, or if the instance has
+    workflows, whose bursts the method does not plan for.
     """
     if needs(instance) - method.features or instance.workflows:
         return ""

@@ -88,9 +88,9 @@ def isolated(instance: Instance) -> Iterator[Instance]:
 
 
 def narrower(instance: Instance) -> Iterator[Instance]:
-    """Yield narrower instances, those that are planned soonest first: with only one GPU type of a mixed fleet, if that
-    type can run all workloads, without shared slices, and both. All plans of such an instance are valid for the
-    instance itself.
+    """Yield narrower instances, those that are planned soonest first: with one GPU type of a mixed fleet that can run
+    all workloads; without shared slices; and with one type and without shared slices. All plans of such an instance are
+    valid for the instance itself.
     """
     if instance.policy.share_slices:
         unshared = instance.with_policy(share_slices=False)

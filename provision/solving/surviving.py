@@ -3,7 +3,8 @@
 The idea: plan a workload for k / (k - 1) of its rate, with no GPU carrying more than 1 / k of the increased rate.
 Whichever GPU is lost, the others still carry the whole rate. Such instances are planned for several choices of k. The
 cheapest plan is returned, with the stated rates routed to its replicas. With ``even_replicas``, each of k GPUs has one
-replica. All choices get quick plans first; then they are searched, the one with the best quick plan first.
+replica. All choices get quick plans first. Then the instance without ``survive`` is searched, for the bound, and all
+choices, the one with the best quick plan first.
 
 The bound: a surviving plan without its most expensive GPU is a plan of the instance without ``survive``. Such a plan
 with every GPU doubled survives too.

@@ -39,7 +39,7 @@ class InterferenceOracle:
     instance, entry, data
         The problem, the fleet entry of the GPUs, and iGniter's coefficients of the GPU type.
     roles
-        All roles, in ascending order of ``hardness``.
+        All roles, ``hardest_first``.
     copies
         (roles,) the most replicas with each role in a pattern.
     """

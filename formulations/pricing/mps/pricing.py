@@ -5,11 +5,12 @@ workload has one replica, it has a step at the rate of each workload.
 
 The search is a best-first branch and bound over ``nodes``: ranges of the number, the total cache demand and the total
 power of the replicas. Operating points of one model with equal units and batch are one option: they differ only in the
-class that they serve. In a node, the value of an option is that of its most valuable class, beside the least demands of
-the node. A knapsack bounds the node. Its best offers are a pattern, whose true value is known too. A node whose bound
-exceeds the best true value is searched depth first for some visits, and then cut in two. Where cuts hardly lower the
-bound, because no pattern has just the demands that the multipliers want, each cut in vain doubles the visits, up to the
-number of the knapsack's entries.
+class that they serve. In a node, the value of an option is that of its most valuable class. It falls with the demands
+of all replicas; it is bounded at the four corners of the node, between which a bilinear function bounds it. A knapsack
+bounds the node. Its best offers are a pattern, whose true value is known too. A node whose bound exceeds the best true
+value is searched depth first for some visits, and then cut in two. Where cuts hardly lower the bound, because no
+pattern has just the demands that the multipliers want, each cut in vain doubles the visits, up to the number of the
+knapsack's entries.
 """
 
 from typing import NamedTuple
@@ -126,7 +127,7 @@ def best_patterns(points: RatePoints, choices: Choices, values: PlaceValues, flo
     values
         Piecewise linear values of places, (classes, levels), in whole-number units.
     floor
-        The value that patterns must exceed. The bound may be the floor and the fraction ``effort.close`` of it.
+        Patterns must have a higher value. The bound that is returned is at least the floor times 1 + ``effort.close``.
     effort
         When the search ends.
     """
@@ -405,7 +406,7 @@ def _offers(points: RatePoints, choices: Choices, values: PlaceValues, node: Nod
 
 @compiled
 def _complete(points: RatePoints, choices: Choices, options: Ints, option: int) -> bool:
-    """Whether some options have all replicas of the class of a further option that a pattern may have."""
+    """Whether some options have as many replicas of the class of a further option as ``copies`` allows."""
     times, one = 0, points.group[choices.order[choices.first[option]]]
     for other in options:
         times += points.group[choices.order[choices.first[other]]] == one

@@ -1,8 +1,8 @@
 """Exact pricing of patterns of roles: the value of a replica is a step function of the rate that it carries.
 
 Roles of the same models and SLO are one class. Its function has a step at the rate of each role, as high as the highest
-price of a role that is no harder. If a model has few replicas, each of its roles is a class of its own, so that pricing
-counts how often a pattern may have it.
+price of a role that is no harder. If one pattern may have few replicas of a model, each of its roles is a class of its
+own, so that pricing counts how often a pattern has it.
 """
 
 import math
@@ -26,7 +26,7 @@ from provision.models.problem.instance import Instance
 LEAP = 16
 """The number of steps to a harder role that are first tried at once."""
 RISE = 1e-9
-"""The relative width of the rise of a step function, which the search takes for a piecewise linear one."""
+"""A step is a steep line for the search: it begins this fraction of the rate below the step."""
 
 
 class RolePricing:
@@ -39,7 +39,7 @@ class RolePricing:
     tables
         The operating points of the roles.
     roles
-        All roles, in ascending order of ``hardness``.
+        All roles, ``hardest_first``.
     copies
         (roles,) the most replicas with each role in a pattern.
     """
@@ -78,7 +78,9 @@ class RolePricing:
         return [tuple(sorted(members[:many])) for members, many in rows], found
 
     def _values(self, prices: Ints) -> PlaceValues:
-        """The prices as step functions of the classes."""
+        """The prices as step functions of the classes. Their levels are rate 0, then for each role the beginning and
+        the end of its step, then rates above the last one up to the same number of levels for all.
+        """
         width = 2 * max(map(len, self.members)) + 1
         rps, value = np.zeros((2, len(self.members), width))
         for at, several in enumerate(self.members):
@@ -104,8 +106,8 @@ class RolePricing:
 
 
 def _next_harder(roles: Sequence[Role]) -> tuple[Ints, Ints]:
-    """The next harder roles of each role: those of role r are the second array from ``first[r]`` up to ``first[r +
-    1]``, where ``first`` (roles + 1,) is the first array.
+    """Two arrays, ``first`` (roles + 1,) and ``harder`` (edges,): the next harder roles of role r are
+    ``harder[first[r] : first[r + 1]]``.
     """
     harder, easier = dominance(roles)
     order = np.argsort(easier, kind="stable")

@@ -86,9 +86,9 @@ class NetworkCapacities(RateOracle):
 
     def _rated(self, level: int, group: Ints, taken: Ints, values: Floats, spare: float
                ) -> Iterator[RatedPattern]:
-        """The pattern whose value is that of the knapsack at a level, and those with another of the best groups in one
-        place, worth less by at most ``spare``: plans need mixtures, which are never worth more than the best of what
-        they mix. ``values`` (groups, processes) are those of replicas.
+        """Yield the best pattern of a level; then patterns with another of the best groups in one place, if they are
+        worth less by at most ``spare``: plans need mixtures, which are never worth more than the best of what they mix.
+        ``values`` (groups, processes) are those of replicas.
         """
         sizes, left = list[int](), level + 2
         while left:

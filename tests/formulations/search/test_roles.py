@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provision.formulations.search.roles import Role, dominance, hardness, least_replicas, serving, split_rates
+from provision.formulations.search.roles import Role, dominance, hardest_first, least_replicas, serving, split_rates
 
 ROLES = st.lists(
     st.builds(lambda model, slo, rate: Role((model,), float(slo), float(rate), float(rate)),
@@ -15,7 +15,7 @@ ROLES = st.lists(
 @given(ROLES)
 def test_edges_of_dominance_reach_whatever_serves(roles):
     """The edges are the transitive reduction of the order."""
-    roles = sorted(roles, key=hardness)
+    roles = sorted(roles, key=hardest_first)
     serves = serving(roles, roles)
     np.fill_diagonal(serves, False)
     order = nx.from_numpy_array(serves, create_using=nx.DiGraph)
@@ -24,7 +24,7 @@ def test_edges_of_dominance_reach_whatever_serves(roles):
 
 @given(ROLES)
 def test_no_role_serves_one_before_it(roles):
-    roles = sorted(roles, key=hardness)
+    roles = sorted(roles, key=hardest_first)
     serves = serving(roles, roles)
     assert not np.tril(serves, -1).any()
 
