@@ -59,8 +59,14 @@ class Generation:
     last, center, reached
         The last solution of the linear program, and the prices that proved most so far (both None at first); and the
         value that these prove, in multiples of the dearest GPU's price.
-    converged, impossible
-        Whether no pattern is missing, and whether the patterns cannot meet the demand.
+    aim, sharp
+        (pools,) the numbers of GPUs that are free of charge in the linear program, once patterns are generated for the
+        numbers that the bound allows; and whether that is done at all.
+    effort
+        How long the next round prices.
+    enough, converged, impossible
+        Whether the first call of ``rounds`` has ended, whether no pattern is missing, and whether the patterns cannot
+        meet the demand.
     cuts
         The prices that raised the bound.
     """

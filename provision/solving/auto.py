@@ -53,6 +53,7 @@ def run(instance: Instance, search: Search) -> Outcome:
         left_s = progress.search.left_s - progress.writing_s
         if left_s <= 0:
             return progress.outcome("time_limit", reason, built)
+        # Where the first step is slow, all steps may take longer in proportion.
         begun = onward(progress, least, min(seconds * max(first_s / SCHEDULE.slow_s, 1.0), left_s))
         found = step(instance, begun)
         if found.termination == "completed":
@@ -90,7 +91,7 @@ def _steps(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         yield of_others(greedy.METHODS[0], isolated), SCHEDULE.isolated_s
     elif quick:
         yield whole, math.inf
-    if not shape.pooled and (not shape.many or shape.distinct):
+    if not shape.pooled and (not shape.many or shape.distinct):  # else prices of classes prove more as soon
         yield master.merged_bound, math.inf
     if fills:
         yield of_others(greedy.METHODS[0], similar), SCHEDULE.similar_s
