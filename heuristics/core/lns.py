@@ -11,7 +11,8 @@ from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.core import greedy
 from provision.heuristics.core.parts import problem_of
-from provision.heuristics.core.walk import SCHEDULE, Walk
+from provision.heuristics.core.schedule import RUIN as SCHEDULE
+from provision.heuristics.core.walk import Walk
 from provision.models.base.clock import Stopwatch, TimeIsUpError
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
