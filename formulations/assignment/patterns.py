@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from provision.formulations.pricing.oracle import Running
+from provision.formulations.pricing.oracle import Running, replica_of
 from provision.formulations.search.segments import Segments
 from provision.models.base.arrays import Floats
 from provision.models.base.tolerances import PLANNED
@@ -20,13 +20,6 @@ SlicePattern = tuple[Replica, ...]
 """The replicas on one slice; the rate of each is the most that it can carry."""
 Held = list[tuple[str, int, SlicePattern]]
 """The slices of a GPU, each as (profile, start, pattern)."""
-
-
-def replica_of(instance: Instance, w: int, run: Running, rate_rps: float) -> Replica:
-    """The replica of a workload (by index) that runs in some way, at a rate."""
-    one = instance.workloads[w]
-    return Replica(workload=one.name, model=one.named(run.model), batch=run.batch, processes=run.processes,
-                   sm_share=run.sm_share, turn=run.turn, rate_rps=rate_rps)
 
 
 def alone(instance: Instance, segments: Segments, k: int) -> Iterator[SlicePattern]:

@@ -13,12 +13,13 @@ from contextlib import suppress
 import numpy as np
 from scipy.sparse import csr_array
 
-from provision.formulations.assignment.patterns import SlicePattern, alone, parts_of, replica_of
+from provision.formulations.assignment.patterns import SlicePattern, alone, parts_of
 from provision.formulations.assignment.points import Points, points_of
 from provision.formulations.linear.highs import Rows, solve_linear
 from provision.formulations.pricing.listing import TooManyError, undominated
 from provision.formulations.pricing.mps.sets import InterferingSets
 from provision.formulations.pricing.mps.tables import tables_of
+from provision.formulations.pricing.oracle import replica_of
 from provision.formulations.pricing.rate_oracles import RoleRates, rate_oracle
 from provision.formulations.pricing.rates import GENEROUS, GroupPrices, Listing, RateOracle
 from provision.formulations.search.problem import Problem, Shareable, groups_of

@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import maximum_flow
 
 from provision.formulations.master.columns import Chosen, PatternColumns
 from provision.formulations.pricing.alone.assemble import Layout, assemble, deal
-from provision.formulations.pricing.oracle import Pattern, PatternOracle, Running
+from provision.formulations.pricing.oracle import Pattern, PatternOracle, Running, replica_of
 from provision.formulations.pricing.register import oracles_of
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.roles import serving
@@ -148,15 +148,10 @@ def _running(problem: Problem, slice_type: int, pattern: Pattern, taken: list[_U
     if runs is None:
         pairs = zip(_first(oracles_of(problem)[slice_type], pattern) or (), taken, strict=True)
         runs, used = map(list, zip(*((run, use) for run, use in pairs if use is not None), strict=True))
-    return tuple(_replica(problem, use, run) for use, run in zip(used, runs, strict=True))
+    return tuple(replica_of(problem.instance, use.workload, run, use.rate_rps)
+                 for use, run in zip(used, runs, strict=True))
 
 
 def _first(oracles: list[PatternOracle], pattern: Pattern) -> list[Running] | None:
     """The operating points of a pattern, from the first oracle that finds some; None if no oracle does."""
     return next((found for oracle in oracles if (found := oracle.running(pattern)) is not None), None)
-
-
-def _replica(problem: Problem, use: _Use, run: Running) -> Replica:
-    workload = problem.instance.workloads[use.workload]
-    return Replica(workload=workload.name, batch=run.batch, processes=run.processes, sm_share=run.sm_share,
-                   rate_rps=use.rate_rps, turn=run.turn, model=workload.named(run.model))

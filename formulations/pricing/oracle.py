@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.search.roles import Role
+from provision.models.plans.plan import Replica
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
@@ -28,6 +29,13 @@ class Running(NamedTuple):
     processes: int
     sm_share: float
     turn: int | None = None
+
+
+def replica_of(instance: Instance, workload: int, run: Running, rate_rps: float = 0.0) -> Replica:
+    """The replica of a workload (by index) that runs in some way, at a rate."""
+    one = instance.workloads[workload]
+    return Replica(workload=one.name, model=one.named(run.model), batch=run.batch, processes=run.processes,
+                   sm_share=run.sm_share, turn=run.turn, rate_rps=rate_rps)
 
 
 class Priced(NamedTuple):

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.assignment.patterns import SlicePattern, alone, parts_of, replica_of
+from provision.formulations.assignment.patterns import SlicePattern, alone, parts_of
 from provision.formulations.assignment.slots import shared_files
 from provision.formulations.pricing.listing import TooManyError, undominated
 from provision.formulations.pricing.mps.sets import InterferingSets
 from provision.formulations.pricing.mps.tables import tables_of
-from provision.formulations.pricing.oracle import Running
+from provision.formulations.pricing.oracle import Running, replica_of
 from provision.formulations.pricing.temporal.listing import listing
 from provision.formulations.replanning.running import Going, Key, key_of
 from provision.formulations.search.problem import Problem, groups_of

@@ -16,10 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.pricing.mps.pricing import NONE, PlaceValues
+from provision.formulations.pricing.mps.kernels import NONE
+from provision.formulations.pricing.mps.pricing import PlaceValues
 from provision.formulations.pricing.mps.rate_lists import small_patterns
 from provision.formulations.pricing.mps.rate_points import RatePoints, together_rps
 from provision.formulations.pricing.mps.schedule import SCHEDULE as PRICING
+from provision.formulations.pricing.oracle import Running, replica_of
 from provision.formulations.search.problem import Problem
 from provision.formulations.values.bound import points_of
 from provision.formulations.values.classes import WorkloadClass, bins
@@ -104,9 +106,9 @@ class PlanPatterns:
     def replica(self, pattern: int, place: int, workload: int, rate_rps: float) -> Replica:
         """The replica at a place, for a workload of its class."""
         points, at = self.points[self.pool[pattern]], self.members[pattern, place]
-        one, share = self.instance.workloads[workload], shares_of(points.gpu.unit_share)[points.units[at] - 1]
-        return Replica(workload=one.name, batch=int(points.batch[at]), processes=1, sm_share=float(share),
-                       rate_rps=rate_rps, model=one.named(int(points.model[at])))
+        share = float(shares_of(points.gpu.unit_share)[points.units[at] - 1])
+        return replica_of(self.instance, workload, Running(int(points.model[at]), int(points.batch[at]), 1, share),
+                          rate_rps)
 
 
 class Demand(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.pricing.oracle import Running
+from provision.formulations.pricing.oracle import Running, replica_of
 from provision.formulations.pricing.settings import UNLIMITED, Setting, Way, settings_of
 from provision.formulations.search.partitions import partitions_of
 from provision.formulations.search.problem import Problem
@@ -217,12 +217,9 @@ class SliceModel:
         way.
         """
         row = int(self.tables.ways["row"][way])
-        workload = self.problem.instance.workloads[self.rows[row]]
-        return Replica(
-            workload=workload.name, batch=run.batch, processes=run.processes * len(parts), sm_share=run.sm_share,
-            turn=run.turn, model=workload.named(run.model),
-            rate_rps=float(sum(parts)) * self.problem.groups[self.groups[row]].rate_rps,
-        )
+        rate_rps = float(sum(parts)) * self.problem.groups[self.groups[row]].rate_rps
+        run = run._replace(processes=run.processes * len(parts))
+        return replica_of(self.problem.instance, int(self.rows[row]), run, rate_rps)
 
 
 def _settings(problem: Problem, until: Deadline) -> list[tuple[int, Setting]]:

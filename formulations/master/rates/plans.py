@@ -10,7 +10,7 @@ import numpy as np
 
 from provision.formulations.master.plans import dealt
 from provision.formulations.pricing.alone.assemble import Layout, assemble, capped
-from provision.formulations.pricing.oracle import Running
+from provision.formulations.pricing.oracle import Running, replica_of
 from provision.formulations.pricing.rates import Member, Members
 from provision.formulations.search.problem import Group, Problem
 from provision.models.base.arrays import Ints
@@ -54,7 +54,7 @@ class Judge:
         instance, place = self.problem.instance, self.problem.segments.slice_types[slice_type]
         entry, groups = instance.fleet[place.entry], [self.problem.groups[one.group] for one in members]
         piece = Slice(profile=place.profile, replicas=tuple(
-            replica_of(self.problem, one, group.members[0]) for one, group in zip(members, groups, strict=True)))
+            replica_of(instance, group.members[0], one.run) for one, group in zip(members, groups, strict=True)))
         told = predict_slice(instance, entry.gpu, piece)
         tokens = len(members) == 1 and instance.workloads[groups[0].members[0]].tokens
         rps = [tokens_rps(instance, entry.gpu, piece)] if tokens and told[0] else [
@@ -83,16 +83,9 @@ class Judge:
             return 0.0
         key = (member.group, member.run, found)
         if key not in self.known:
-            one = replica_of(self.problem, member, self.problem.groups[member.group].members[0])
+            one = replica_of(instance, self.problem.groups[member.group].members[0], member.run)
             self.known[key] = carried_rps(instance, one, found)
         return self.known[key]
-
-
-def replica_of(problem: Problem, member: Member, workload: int) -> Replica:
-    """The replica of a member for a workload of its group, without a rate."""
-    one, run = problem.instance.workloads[workload], member.run
-    return Replica(workload=one.name, batch=run.batch, processes=run.processes, sm_share=run.sm_share, rate_rps=0.0,
-                   turn=run.turn, model=one.named(run.model))
 
 
 def full_plan(problem: Problem, partitions: list[Ints], patterns: list[Column], method: str
@@ -109,7 +102,8 @@ def full_plan(problem: Problem, partitions: list[Ints], patterns: list[Column], 
         The name to write into the plan.
     """
     workloads = _workloads(problem, patterns)
-    shared = [tuple(replica_of(problem, member, workloads[at, place]) for place, member in enumerate(one.members))
+    shared = [tuple(replica_of(problem.instance, workloads[at, place], member.run)
+                    for place, member in enumerate(one.members))
               for at, one in enumerate(patterns)]
     rows = np.zeros((len(problem.instance.workloads) + len(patterns), len(problem.segments.slice_types)), int)
     rows[np.arange(len(patterns)) + len(problem.instance.workloads), [one.slice_type for one in patterns]] = 1
