@@ -15,7 +15,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from provision.formulations.bounds.type_counts import TypeCounts
-from provision.formulations.pricing.mps.pricing import NONE, PlaceValues, best_patterns, choices_of, value_at
+from provision.formulations.pricing.mps.kernels import NONE
+from provision.formulations.pricing.mps.pricing import PlaceValues, best_patterns, choices_of, value_at
 from provision.formulations.pricing.mps.rate_lists import small_patterns
 from provision.formulations.pricing.mps.rate_points import RatePoints, together_rps
 from provision.formulations.pricing.mps.rates import whole_gpu_patterns

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.pricing.mps.kernels import ROUNDED
-from provision.formulations.pricing.mps.pricing import NONE, PlaceValues
+from provision.formulations.pricing.mps.kernels import NONE, ROUNDED
+from provision.formulations.pricing.mps.pricing import PlaceValues
 from provision.formulations.pricing.mps.rate_points import RatePoints, carried_rps, gpu_ms
 from provision.formulations.values.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints

@@ -12,12 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.pricing.mps.pricing import PlaceValues
+from provision.formulations.pricing.mps.pricing import RISE, PlaceValues
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.tolerances import FORGIVEN
-
-RISE = 1e-9
-"""The relative width of the rise of a step function, which kernels take for a piecewise linear one."""
 
 
 class Parts(NamedTuple):

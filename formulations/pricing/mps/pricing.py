@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.pricing.mps.kernels import ROUNDED, delay_at
+from provision.formulations.pricing.mps.kernels import NONE, ROUNDED, delay_at
 from provision.formulations.pricing.mps.nodes import NEVER, SLIGHT, Node, fill, halves
 from provision.formulations.pricing.mps.rate_points import CEILING, CORNERS, RatePoints, carried_rps, gpu_ms, root_nodes
 from provision.models.base.arrays import Floats, Ints
@@ -25,9 +25,10 @@ from provision.models.base.compiled import compiled
 from provision.models.base.heaps import drop_first, push
 from provision.models.base.tolerances import FORGIVEN
 
-NONE = -1
 ROUNDING = 1e-9
 """The relative rounding error of a sum of values."""
+RISE = 1e-9
+"""A step is a steep line for the search: it begins this fraction of the rate below the step."""
 
 
 class PlaceValues(NamedTuple):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from provision.formulations.pricing.mps.kernels import NONE, TRIES, arrange, settle
-from provision.formulations.pricing.mps.pricing import Effort, PlaceValues, Priced, best_patterns, choices_of
+from provision.formulations.pricing.mps.pricing import RISE, Effort, PlaceValues, Priced, best_patterns, choices_of
 from provision.formulations.pricing.mps.rate_points import rate_points, together_rps
 from provision.formulations.pricing.mps.schedule import SCHEDULE
 from provision.formulations.pricing.mps.tables import PointTables
@@ -25,8 +25,6 @@ from provision.models.problem.instance import Instance
 
 LEAP = 16
 """The number of steps to a harder role that are first tried at once."""
-RISE = 1e-9
-"""A step is a steep line for the search: it begins this fraction of the rate below the step."""
 
 
 class RolePricing:

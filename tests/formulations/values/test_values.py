@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import provision
-from provision.formulations.pricing.mps.pricing import NONE, Effort, PlaceValues, best_patterns
+from provision.formulations.pricing.mps.kernels import NONE
+from provision.formulations.pricing.mps.pricing import Effort, PlaceValues, best_patterns
 from provision.formulations.pricing.mps.rate_points import together_rps
 from provision.formulations.values.bound import ClassBounds, ValueBound
 from provision.formulations.values.classes import classes_of
