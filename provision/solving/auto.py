@@ -17,7 +17,7 @@ from provision.models.problem.search import Outcome, Progress, Search, Terminati
 from provision.solving import master, values
 from provision.solving.even import even_replicas
 from provision.solving.schedule import SCHEDULE
-from provision.solving.slack import what_fits, with_slack
+from provision.solving.slack import wants_slack, what_fits, with_slack
 from provision.solving.steps import (
     Shape,
     Step,
@@ -29,7 +29,6 @@ from provision.solving.steps import (
     onward,
     pooled,
     similar,
-    wants_slack,
     where_able,
 )
 from provision.solving.surviving import surviving
@@ -99,7 +98,7 @@ def _steps(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         yield pooled, math.inf
         return
     # Better plans: greedy on narrower instances and on the whole, ruin and recreate, and classes of workloads.
-    if quick and not shape.covered:
+    if quick and not shape.plans_narrower:
         yield of_others(greedy.METHODS[0], narrower), math.inf
     if fills:  # for most throughput, it searches as long as it may
         yield whole, SCHEDULE.filling_s if shape.throughput else math.inf

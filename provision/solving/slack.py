@@ -9,6 +9,7 @@ all workloads, with which a quick method still finds a plan of the same cost.
 import math
 from collections.abc import Callable
 
+from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method, needs
@@ -84,3 +85,15 @@ def _at(instance: Instance, extra: float, step: Callable[[Instance, Search], Out
         return None
     found = step(instance.with_policy(headroom=headroom), control)
     return found.plan and instance.adopted(found.plan.with_rates(dict.fromkeys(instance.workload, 1 / (1 + extra))))
+
+
+def wants_slack(instance: Instance, search: Search) -> bool:
+    """Whether to look for a plan with slack.
+
+    A plan of most throughput has no slack. With shared slices there is no search for slack either, because greedy,
+    which does it, does not share slices.
+    """
+    asked = search.parameters.get("slack", "yes")
+    if asked not in ("yes", "no"):
+        raise InputError(f"slack={asked}: should be yes or no")
+    return asked == "yes" and not needs(instance) & {"share_slices", "max_throughput"}

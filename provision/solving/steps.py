@@ -12,7 +12,7 @@ from provision.formulations.values.classes import classes_of
 from provision.heuristics.core import greedy
 from provision.heuristics.core.greedy import without_sharing
 from provision.heuristics.gpulets import ideal
-from provision.models.base.errors import InputError, UnsupportedError
+from provision.models.base.errors import UnsupportedError
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method, needs
@@ -118,18 +118,6 @@ def pooled(instance: Instance, search: Search) -> Outcome:
     return found if found.plan is not None else where_able(greedy.METHODS[0])(instance, search)
 
 
-def wants_slack(instance: Instance, search: Search) -> bool:
-    """Whether to look for a plan with slack.
-
-    A plan of most throughput has no slack. With shared slices there is no search for slack either, because greedy,
-    which does it, does not share slices.
-    """
-    asked = search.parameters.get("slack", "yes")
-    if asked not in ("yes", "no"):
-        raise InputError(f"slack={asked}: should be yes or no")
-    return asked == "yes" and not needs(instance) & {"share_slices", "max_throughput"}
-
-
 def least_of(instance: Instance) -> float | None:
     """The price of one GPU of the cheapest type, which every plan needs; None if no workload has requests, or if the
     objective is the most throughput.
@@ -199,6 +187,6 @@ class Shape:
         return self.many and (self.slos > SCHEDULE.walked or self.workloads > SCHEDULE.vast)
 
     @property
-    def covered(self) -> bool:
-        """Whether later steps cover narrower instances."""
+    def plans_narrower(self) -> bool:
+        """Whether later steps plan narrower instances with the whole."""
         return self.many or (self.rated and not self.instance.policy.rule.random_arrivals)
