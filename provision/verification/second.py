@@ -8,7 +8,7 @@ from typing import Any
 
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
-from provision.verification.independent.judge import Judgement, judge
+from provision.verification.independent.judge import SECONDS, Judgement, judge
 from provision.verification.independent.reading import Shelf, instance_of, plan_of
 from provision.verification.independent.reading import read_instance as read_by_itself
 
@@ -21,7 +21,7 @@ def shelf() -> Shelf:
     return Shelf(instances / "data", performance / "data", hardware / "prices.yaml")
 
 
-def second_opinion(instance: Instance | str | Path, plan: Plan) -> Judgement:
+def second_opinion(instance: Instance | str | Path, plan: Plan, seconds: float = SECONDS) -> Judgement:
     """The second verifier's judgement of a plan.
 
     Parameters
@@ -31,6 +31,8 @@ def second_opinion(instance: Instance | str | Path, plan: Plan) -> Judgement:
         as the content of a file.
     plan
         The Plan.
+    seconds
+        The most seconds of CPU time for the replays of one workload. What they leave open is "not decided".
 
     Raises
     ------
@@ -43,4 +45,4 @@ def second_opinion(instance: Instance | str | Path, plan: Plan) -> Judgement:
     else:
         content: dict[str, Any] = instance.model_dump(mode="json")
         problem = instance_of(content, there)
-    return judge(problem, plan_of(plan.model_dump(mode="json"), problem))
+    return judge(problem, plan_of(plan.model_dump(mode="json"), problem), seconds=seconds)
