@@ -38,7 +38,7 @@ class InterferencePricing:
     many: int = 20
     more: int = 3
     small: int = 3
-    listed: int = 40_000
+    listed: int = 160_000
     nodes: int = 300
     quick: int = 2
     visits: int = 1000
