@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.search.partitions import Partitions, partitions_of
-from provision.formulations.search.price_tiers import PriceTiers, price_tiers, prices_of
+from provision.formulations.search.partitions import Partitions
+from provision.formulations.search.pools import Pool, pools_of, prices_of
 from provision.formulations.search.roles import FEW_RATES, Role, dominance, hardest_first, least_replicas, split_rates
 from provision.formulations.search.segments import Segments, best_segments
 from provision.models.base.tolerances import DUST, FORGIVEN
@@ -62,21 +62,6 @@ class Group(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Pool(PriceTiers):
-    """The GPUs of one type, with their prices and partitions.
-
-    ``entry`` is the first fleet entry of the type, and ``slice_types`` are the indices of its slice types.
-    ``partitions`` (partitions, all slice types) is the number of slices of each type in each partition.
-    """
-
-    gpu: str
-    mig: bool
-    entry: int
-    slice_types: tuple[int, ...]
-    partitions: NDArray[np.int64]
-
-
-@dataclass(frozen=True)
 class Shareable:
     """A slice type that replicas may share (by index), and the performance data that describes how."""
 
@@ -119,7 +104,7 @@ class Problem:
         self.single_rps = np.array([choose(self.segments.throughput_rps[list(group.members)], axis=0)
                                     for group in self.groups]).reshape(len(self.groups), len(self.segments.slice_types))
         self.unit, prices = prices_of(instance)
-        self.pools = _pools(instance, self.segments, prices, self.most_gpus)
+        self.pools = pools_of(instance, self.segments, prices, self.most_gpus)
         self.dearest = max(prices) or 1
         self.shareable = tuple(_shareable(instance, self.segments, self.pools))
         self.alone_rps = self._alone()
@@ -318,23 +303,6 @@ def _roles_of(models: tuple[str, ...], slo_ms: float, groups: Sequence[Group], l
     parts = sorted(set(parts))
     return [Role(models, slo_ms, rate, upto) for rate, upto in zip(parts, [*parts[1:], max(most_rps, parts[-1])],
                                                                    strict=True)]
-
-
-def _pools(instance: Instance, segments: Segments, prices: Sequence[int], replicas: int) -> tuple[Pool, ...]:
-    """The pools of a fleet. GPUs that have no slice for any workload are left out."""
-    table = partitions_of(instance, segments)
-    found: dict[tuple[str, bool], list[tuple[int, int, int | None]]] = {}
-    for index, (entry, price) in enumerate(zip(instance.fleet, prices, strict=True)):
-        found.setdefault((entry.gpu, entry.partitioned), []).append((index, price, entry.count))
-    pools = []
-    for (gpu, mig), entries in found.items():
-        first = entries[0][0]
-        partitions = table.slots[table.entry == first]
-        if len(partitions) and partitions.any():
-            priced = price_tiers([(price, many) for _, price, many in entries], replicas, max(prices) or 1)
-            slice_types = tuple(segments.of_entry(first))
-            pools.append(Pool(priced.tiers, priced.count, gpu, mig, first, slice_types, partitions))
-    return tuple(pools)
 
 
 def _shareable(instance: Instance, segments: Segments, pools: Sequence[Pool]) -> list[Shareable]:
