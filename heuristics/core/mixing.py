@@ -23,7 +23,6 @@ made in any case.
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -34,110 +33,18 @@ from provision.formulations.linear.highs import Rows, solve_integer, solve_linea
 from provision.formulations.pricing.alone.assemble import Layout, deal
 from provision.formulations.pricing.alone.price_bound import price_bound, sharpest
 from provision.formulations.pricing.alone.replica_sets import cheapest_replica_sets
-from provision.formulations.search.partitions import Partitions, partitions_of
+from provision.formulations.search.partitions import partitions_of
 from provision.formulations.search.segments import Segments, cap_rps
 from provision.heuristics.core.schedule import GREEDY as SCHEDULE
 from provision.heuristics.parvagpu.parvagpu import METHODS as PARVAGPU_METHODS
 from provision.heuristics.parvagpu.parvagpu import PARVAGPU
 from provision.models.base.arrays import Floats, Ints, distinct_rows
 from provision.models.base.clock import Deadline
-from provision.models.base.tolerances import LOOSE, TOLERANCE
+from provision.models.base.tolerances import LOOSE, SOLVER, TOLERANCE
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import REPLICA_S
-
-
-@dataclass(frozen=True)
-class _Demand:
-    """Different workloads: useful throughput (demands, slice types) and rates (demands,) in requests/s, and the least
-    numbers of replicas.
-
-    ``of_workload`` (workloads,) is the index of each workload's demand.
-    """
-
-    throughput_rps: Floats
-    rate_rps: Floats
-    min_replicas: Ints
-    of_workload: Ints
-
-
-@dataclass(frozen=True)
-class _Candidates:
-    """Replica sets to choose from: ``demand`` (replica sets,) is the demand that each serves, in ascending order, and
-    ``counts`` (replica sets, slice types) are its numbers of segments.
-    """
-
-    demand: Ints
-    counts: Ints
-
-
-@dataclass(frozen=True)
-class _Classes:
-    """Workloads with the same candidates: ``members`` are the indices of the workloads of each class, ``offered``
-    (replica sets,) is the class that each candidate serves, and ``counts`` (replica sets, slice types) are its numbers
-    of segments.
-    """
-
-    members: tuple[Ints, ...]
-    offered: Ints
-    counts: Ints
-
-
-def _demand(instance: Instance, segments: Segments) -> _Demand:
-    useful = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
-    rate = np.array([instance.planned_rps(one) for one in instance.workloads])
-    least = np.array([one.min_replicas for one in instance.workloads])
-    table, of_workload = distinct_rows(np.column_stack([useful, rate, least]))
-    return _Demand(table[:, :-2], table[:, -2], table[:, -1].astype(int), of_workload)
-
-
-class Mixed(NamedTuple):
-    """Layouts, or None if the fleet seems too small, and a lower bound on the price of isolated segments."""
-
-    layouts: list[Layout] | None
-    bound: float
-
-
-def mixed(instance: Instance, segments: Segments, until: Deadline) -> Mixed:
-    """The better of the mixed layouts and ParvaGPU's. When only the time to build the plan is left until ``until``, no
-    round of pricing begins after the first ones. ParvaGPU's layouts are made after ``until`` only if there are no
-    others.
-    """
-    found = _planned(instance, segments, until)
-    if found.layouts is not None and (until.over or _closed(_weight(instance, found.layouts), found.bound)):
-        return found
-    return found._replace(layouts=_better(instance, found.layouts, _parvagpu(instance, segments)))
-
-
-def _planned(instance: Instance, segments: Segments, until: Deadline) -> Mixed:
-    """Layouts from mixed replica sets."""
-    search = _priced(instance, segments, until)
-    partitions, best = search.partitions, search.best
-    bound = max((price_bound(instance, partitions, _needed(search.demand, prices), prices)
-                 for prices in search.cuts[-1:]), default=0.0)
-    if until.left_s > search.writing_s and (best is None or not _closed(best.value, bound)):
-        best = search.whole(min(SCHEDULE.whole_s, until.left_s - search.writing_s)) or best
-    layouts = None if best is None else deal(instance, segments, partitions, best.gpus, best.chosen)
-    return Mixed(layouts, bound)
-
-
-def cuts_of(instance: Instance, segments: Segments, until: Deadline) -> list[tuple[Ints, int]]:
-    """Prices of slices, (slice types,), by which replica sets are mixed, those that prove the best bound last; each
-    with the least price of the replicas of all workloads.
-    """
-    search = _priced(instance, segments, until)
-    return [(prices, _needed(search.demand, prices)) for prices in search.cuts]
-
-
-def _priced(instance: Instance, segments: Segments, until: Deadline) -> "_Search":
-    """The search after all rounds of pricing for which there is time, but at least the first ones."""
-    demand, partitions = _demand(instance, segments), partitions_of(instance, segments)
-    search = _Search(instance, partitions, demand, _first_candidates(instance, segments, demand))
-    for turn, most in enumerate(SCHEDULE.price_steps, 1):
-        if not search.round(most) or (turn >= SCHEDULE.first_rounds and until.left_s <= search.writing_s):
-            break
-    return search
 
 
 class _Packed(NamedTuple):
@@ -150,11 +57,50 @@ class _Packed(NamedTuple):
     chosen: Ints
 
 
-class _Search:
-    """Rounds of the linear program and of pricing.
+def mixed(instance: Instance, segments: Segments, until: Deadline) -> tuple[list[Layout] | None, float]:
+    """The better of the mixed layouts and ParvaGPU's, None if the fleet seems too small; and a lower bound on the price
+    of isolated segments.
+
+    When only the time to build the plan is left until ``until``, no round of pricing begins after the first ones.
+    ParvaGPU's layouts are made after ``until`` only if there are no others.
+    """
+    mixing = _Mixing(instance, segments, until)
+    partitions, best = mixing.partitions, mixing.best
+    bound = max((price_bound(instance, partitions, int(mixing.needed(prices).sum()), prices)
+                 for prices in mixing.cuts[-1:]), default=0.0)
+    if until.left_s > mixing.writing_s and (best is None or not _closed(best.value, bound)):
+        best = mixing.whole(min(SCHEDULE.whole_s, until.left_s - mixing.writing_s)) or best
+    layouts = None if best is None else deal(instance, segments, partitions, best.gpus, best.chosen)
+    if layouts is not None and (until.over or _closed(_weight(instance, layouts), bound)):
+        return layouts, bound
+    found = [one for one in (layouts, _parvagpu(instance, segments)) if one is not None]
+    return min(found, key=partial(_weight, instance), default=None), bound
+
+
+def cuts_of(instance: Instance, segments: Segments, until: Deadline) -> list[tuple[Ints, Ints]]:
+    """Prices of slices, (slice types,), by which replica sets are mixed, those that prove the best bound last; each
+    with the least price of the replicas of every workload, (workloads,).
+    """
+    mixing = _Mixing(instance, segments, until)
+    return [(prices, mixing.needed(prices)) for prices in mixing.cuts]
+
+
+class _Mixing:
+    """All rounds of the linear program and of pricing for which there is time, but at least the first ones.
+
+    A *demand* is a workload that is not equal to one before it. Replica sets are rows of a table: the demand that each
+    serves, ascending, and its numbers of segments (slice types,).
 
     Attributes
     ----------
+    throughput_rps, rate_rps, least, of_workload
+        Useful throughput (demands, slice types) and rates (demands,) in requests/s, the least numbers of replicas, and
+        (workloads,) the demand of each workload.
+    replica_sets
+        The candidates.
+    members, offered, counts
+        Workloads with the same candidates are a class: the indices of the workloads of each class, (candidates,) the
+        class that each candidate serves, and (candidates, slice types) its numbers of segments.
     best
         The best whole numbers of GPUs and segments so far; None if there are none.
     bound, cuts
@@ -162,198 +108,162 @@ class _Search:
         give it last.
     """
 
-    def __init__(self, instance: Instance, partitions: Partitions, demand: _Demand, candidates: _Candidates) -> None:
-        self.instance, self.partitions, self.demand, self.candidates = instance, partitions, demand, candidates
-        self.classes = _classes(demand, candidates)
+    def __init__(self, instance: Instance, segments: Segments, until: Deadline) -> None:
+        self.partitions = partitions_of(instance, segments)
+        self.weights = np.array([objective_of(instance).weight(instance.fleet[entry])
+                                 for entry in self.partitions.entry])
+        self.instance, self.bound, self.cuts = instance, 0.0, list[Ints]()
         self.best: _Packed | None = None
-        self.bound = 0.0
-        self.cuts: list[Ints] = []
-
-    def round(self, most: int) -> bool:
-        """Mix the candidates, and add those that are cheapest at the prices of the mix, which are whole numbers up to
-        ``most``. Returns whether another round may help.
-        """
-        mix = _mix(self.instance, self.partitions, self.classes)
-        if mix is None:
-            return False
-        packed = _packed(self.instance, self.partitions, _rounded(self.classes, mix.parts))
-        if packed is not None and (self.best is None or packed.value < self.best.value):
-            self.best = packed
-        prices = sharpest(mix.prices, self.partitions, most)
-        priced = _replica_sets(self.demand, list(range(len(prices))), prices)
-        bound = price_bound(self.instance, self.partitions, _price(self.demand, priced, prices), prices)
-        better = not self.cuts or bound > self.bound
-        self.cuts.insert(len(self.cuts) if better else len(self.cuts) - 1, prices)
-        self.bound = max(self.bound, bound)
-        if self.best is not None and _closed(self.best.value, self.bound):
-            return False
-        before, self.candidates = len(self.candidates.demand), _with(self.candidates, priced)
-        if len(self.candidates.demand) > before:
-            self.classes = _classes(self.demand, self.candidates)
-            return True
-        return most < max(SCHEDULE.price_steps)
+        useful = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
+        rate = np.array([instance.planned_rps(one) for one in instance.workloads])
+        least = np.array([one.min_replicas for one in instance.workloads])
+        table, self.of_workload = distinct_rows(np.column_stack([useful, rate, least]))
+        self.throughput_rps, self.rate_rps, self.least = table[:, :-2], table[:, -2], table[:, -1].astype(int)
+        compute, memory = np.array([(one.compute, one.memory) for one in segments.slice_types], int).reshape(-1, 2).T
+        self.replica_sets = distinct_rows(np.vstack([
+            self._cheapest(segments.of_entry(entry), costs)
+            for entry in range(len(instance.fleet)) for costs in (compute, memory, compute + memory)]))[0]
+        self._classify()
+        for turn, most in enumerate(SCHEDULE.price_steps, 1):
+            if not self._round(most) or (turn >= SCHEDULE.first_rounds and until.left_s <= self.writing_s):
+                break
 
     @property
     def writing_s(self) -> float:
         """The approximate time to build and verify the plan of the best so far, in seconds."""
         return 0.0 if self.best is None else REPLICA_S * float(self.best.chosen.sum())
 
+    def needed(self, prices: Ints) -> Ints:
+        """(workloads,) the least price of the replicas of each workload, with throughputs as high as rounding in the
+        verifier may make them.
+        """
+        return self._price(self._cheapest(list(range(len(prices))), prices, 1 + LOOSE), prices)
+
     def whole(self, limit_s: float) -> _Packed | None:
         """The cheapest mix in whole numbers that is found in time; None if it is no better than the best so far."""
-        found = _whole(self.instance, self.partitions, self.classes, limit_s)
-        known = math.inf if self.best is None else self.best.value
-        return found if found is not None and found.value < known else None
+        many, program = len(self.offered), self._program()
+        found = solve_integer(program, np.ones(len(program.cost), bool), limit_s)
+        if found.x is None:
+            return None
+        gpus = np.rint(found.x[many:]).astype(int)
+        value = float(self.weights @ gpus)
+        better = self.best is None or value < self.best.value
+        return _Packed(value, gpus, self._rounded(np.rint(found.x[:many]))) if better else None
+
+    def _round(self, most: int) -> bool:
+        """Mix the candidates, and add those that are cheapest at the prices of the mix, which are whole numbers up to
+        ``most``. Returns whether another round may help.
+        """
+        mix = solve_linear(self._program())
+        if mix is None:
+            return False
+        packed = self._packed(self._rounded(mix.x[:len(self.offered)]))
+        if packed is not None and (self.best is None or packed.value < self.best.value):
+            self.best = packed
+        prices = sharpest(mix.duals[:self.counts.shape[1]], self.partitions, most)
+        priced = self._cheapest(list(range(len(prices))), prices)
+        bound = price_bound(self.instance, self.partitions, int(self._price(priced, prices).sum()), prices)
+        better = not self.cuts or bound > self.bound
+        self.cuts.insert(len(self.cuts) if better else len(self.cuts) - 1, prices)
+        self.bound = max(self.bound, bound)
+        if self.best is not None and _closed(self.best.value, self.bound):
+            return False
+        before = len(self.replica_sets)
+        self.replica_sets, _ = distinct_rows(np.vstack([self.replica_sets, priced]))
+        if len(self.replica_sets) > before:
+            self._classify()
+            return True
+        return most < max(SCHEDULE.price_steps)
+
+    def _price(self, replica_sets: Ints, prices: Ints) -> Ints:
+        """(workloads,) the price of the replica set of each workload; there is one for every demand."""
+        priced: Ints = (replica_sets[:, 1:] @ prices)[self.of_workload]
+        return priced
+
+    def _cheapest(self, slice_types: list[int], costs: Ints, loose: float = 1.0) -> Ints:
+        """For every demand that the given slice types can serve, the cheapest replica set of segments on these slice
+        types. ``costs`` (slice types,) is the cost of a segment, and ``loose`` a factor on throughputs.
+        """
+        useful = self.throughput_rps[:, slice_types] * loose
+        rows = np.flatnonzero(useful.any(axis=1))
+        found = np.zeros((len(rows), 1 + len(costs)), int)
+        found[:, 0] = rows
+        if len(rows):
+            found[:, [1 + at for at in slice_types]] = cheapest_replica_sets(
+                useful[rows], costs[slice_types], self.rate_rps[rows], self.least[rows])
+        return found
+
+    def _classify(self) -> None:
+        """Find the classes of workloads that have the same candidates."""
+        demand = self.replica_sets[:, 0]
+        kinds, kind = distinct_rows(self.replica_sets[:, 1:])
+        place = np.arange(len(kind)) - np.searchsorted(demand, demand)
+        lists = np.full((len(self.rate_rps), place.max(initial=0) + 1), -1)
+        lists[demand, place] = kind
+        several, of_demand = distinct_rows(lists)
+        of_workload = of_demand[self.of_workload]
+        ends = np.cumsum(np.bincount(of_workload, minlength=len(several)))[:-1]
+        self.members = np.split(np.argsort(of_workload, kind="stable"), ends)
+        self.offered, at = np.nonzero(several >= 0)
+        self.counts = kinds[several[self.offered, at]]
+
+    def _program(self) -> Rows:
+        """The program that mixes candidates with partitions. Its variables are the workloads that take each candidate,
+        then the GPUs that take each partition. Its first rows are the slices of each type, then come the limited fleet
+        entries; two rows for each class make all its workloads take a candidate.
+        """
+        many, gpus = np.array([len(one) for one in self.members], float), len(self.weights)
+        candidates, slice_types = self.counts.shape
+        one_each = coo_array((np.ones(candidates), (self.offered, np.arange(candidates))), (len(many), candidates))
+        slots = hstack([csr_array(-self.counts.T), csr_array(self.partitions.slots.T)])
+        limits, most = self._limits()
+        limited = hstack([csr_array((len(most), candidates)), csr_array(-limits)])
+        each = hstack([one_each, csr_array((len(many), gpus))])
+        cost = np.concatenate([np.zeros(candidates), self.weights])
+        return Rows(cost, csc_array(vstack([slots, limited, each, -each])),
+                    np.concatenate([np.zeros(slice_types), -most, many, -many]), np.zeros(len(cost)),
+                    np.full(len(cost), np.inf))
+
+    def _limits(self) -> tuple[Floats, Floats]:
+        """(limited entries, partitions), rows that count the GPUs of each limited fleet entry; and (limited entries,),
+        its numbers of GPUs.
+        """
+        limited = [(index, entry.count) for index, entry in enumerate(self.instance.fleet) if entry.count is not None]
+        rows = np.array([self.partitions.entry == index for index, _ in limited], float)
+        return rows.reshape(len(limited), len(self.weights)), np.array([count for _, count in limited], float)
+
+    def _rounded(self, mix: Floats) -> Ints:
+        """(workloads, slice types), numbers of segments: every workload gets one candidate of its class. ``mix``
+        (candidates,) tells how many workloads take each.
+        """
+        bounds = np.searchsorted(self.offered, np.arange(len(self.members) + 1))
+        chosen = np.zeros((len(self.of_workload), self.counts.shape[1]), int)
+        whole = np.floor(mix + SOLVER).astype(int)
+        for members, start, end in zip(self.members, bounds, bounds[1:], strict=False):
+            copies = whole[start:end]
+            missing = len(members) - copies.sum()
+            if missing:
+                copies[np.argsort(copies - mix[start:end], kind="stable")[:missing]] += 1
+            chosen[members] = np.repeat(self.counts[start:end], copies, axis=0)
+        return chosen
+
+    def _packed(self, chosen: Ints) -> _Packed | None:
+        """The GPUs with slots for the chosen segments that add least to the objective; None if the fleet is too small.
+        """
+        limits, most = self._limits()
+        rows = Rows(self.weights + 1e-9, csc_array(np.vstack([self.partitions.slots.T, -limits]).astype(float)),
+                    np.concatenate([chosen.sum(axis=0), -most]), np.zeros(len(self.weights)),
+                    np.full(len(self.weights), np.inf))
+        found = solve_integer(rows, np.ones(len(self.weights), bool), SCHEDULE.whole_s)
+        if found.x is None:
+            return None
+        gpus = np.rint(found.x).astype(int)
+        return _Packed(float(self.weights @ gpus), gpus, chosen)
 
 
 def _closed(value: float, bound: float) -> bool:
     """Whether no layouts are cheaper than some with this value, since the bound is as high."""
     return value <= bound * (1 + TOLERANCE)
-
-
-def _price(demand: _Demand, sets: _Candidates, prices: Ints) -> int:
-    """The price of a replica set of each workload; ``sets`` has one for every demand."""
-    return int((sets.counts @ prices)[demand.of_workload].sum())
-
-
-def _needed(demand: _Demand, prices: Ints) -> int:
-    """The least price of all replica sets, with throughputs as high as rounding in the verifier may make them."""
-    loose = replace(demand, throughput_rps=demand.throughput_rps * (1 + LOOSE))
-    return _price(demand, _replica_sets(loose, list(range(len(prices))), prices), prices)
-
-
-def _classes(demand: _Demand, candidates: _Candidates) -> _Classes:
-    """The classes of workloads that have the same candidates."""
-    kinds, kind = distinct_rows(candidates.counts)
-    place = np.arange(len(kind)) - np.searchsorted(candidates.demand, candidates.demand)
-    lists = np.full((len(demand.rate_rps), place.max(initial=0) + 1), -1)
-    lists[candidates.demand, place] = kind
-    several, of_demand = distinct_rows(lists)
-    of_workload = of_demand[demand.of_workload]
-    ends = np.cumsum(np.bincount(of_workload, minlength=len(several)))[:-1]
-    members = tuple(np.split(np.argsort(of_workload, kind="stable"), ends))
-    offered, at = np.nonzero(several >= 0)
-    return _Classes(members, offered, kinds[several[offered, at]])
-
-
-def _first_candidates(instance: Instance, segments: Segments, demand: _Demand) -> _Candidates:
-    """The cheapest replica sets on each fleet entry alone: by compute slices, by memory slices and by both."""
-    compute = np.array([slice_type.compute for slice_type in segments.slice_types])
-    memory = np.array([slice_type.memory for slice_type in segments.slice_types])
-    found = _Candidates(np.zeros(0, int), np.zeros((0, len(segments.slice_types)), int))
-    for entry in range(len(instance.fleet)):
-        slice_types = segments.of_entry(entry)
-        for costs in (compute, memory, compute + memory):
-            found = _with(found, _replica_sets(demand, slice_types, costs))
-    return found
-
-
-def _replica_sets(demand: _Demand, slice_types: list[int], costs: Ints) -> _Candidates:
-    """For every demand that the given slice types can serve, the cheapest replica set of segments on these
-    slice types. ``costs`` (slice types,) is the cost of a segment.
-    """
-    rows = np.flatnonzero(demand.throughput_rps[:, slice_types].any(axis=1)) if slice_types else np.zeros(0, int)
-    counts = np.zeros((len(rows), len(costs)), int)
-    if len(rows):
-        useful = demand.throughput_rps[np.ix_(rows, np.array(slice_types))]
-        counts[:, slice_types] = cheapest_replica_sets(
-            useful, costs[slice_types], demand.rate_rps[rows], demand.min_replicas[rows]
-        ).counts
-    return _Candidates(rows, counts)
-
-
-def _with(old: _Candidates, new: _Candidates) -> _Candidates:
-    """The distinct candidates of two sets together."""
-    table, _ = distinct_rows(
-        np.vstack([np.column_stack([old.demand, old.counts]), np.column_stack([new.demand, new.counts])])
-    )
-    return _Candidates(table[:, 0], table[:, 1:])
-
-
-class _Mix(NamedTuple):
-    """How many workloads take each candidate (replica sets,), in fractions, and the price of each slice type (slice
-    types,).
-    """
-
-    parts: Floats
-    prices: Floats
-
-
-def _program(instance: Instance, partitions: Partitions, classes: _Classes) -> Rows:
-    """The program that mixes candidates with partitions. Its variables are the workloads that take each candidate, then
-    the GPUs that take each partition. Its first rows are the slices of each type, then come the limited fleet entries;
-    two rows for each class make all its workloads take a candidate.
-    """
-    replica_sets, slice_types = classes.counts.shape
-    gpus, many = len(partitions.entry), np.array([len(members) for members in classes.members], float)
-    one_each = coo_array((np.ones(replica_sets), (classes.offered, np.arange(replica_sets))), (len(many), replica_sets))
-    slots = hstack([csr_array(-classes.counts.T), csr_array(partitions.slots.T)])
-    limits, most = _limits(instance, partitions)
-    limited = hstack([csr_array((len(most), replica_sets)), csr_array(-limits)])
-    each = hstack([one_each, csr_array((len(many), gpus))])
-    cost = np.concatenate([np.zeros(replica_sets), _weights(instance, partitions)])
-    return Rows(cost, csc_array(vstack([slots, limited, each, -each])),
-                np.concatenate([np.zeros(slice_types), -most, many, -many]), np.zeros(len(cost)),
-                np.full(len(cost), np.inf))
-
-
-def _mix(instance: Instance, partitions: Partitions, classes: _Classes) -> _Mix | None:
-    """The cheapest mix; None if the fleet is too small for these candidates."""
-    replica_sets, slice_types = classes.counts.shape
-    found = solve_linear(_program(instance, partitions, classes))
-    return None if found is None else _Mix(found.x[:replica_sets], found.duals[:slice_types])
-
-
-def _whole(instance: Instance, partitions: Partitions, classes: _Classes, limit_s: float) -> _Packed | None:
-    """The cheapest mix in whole numbers that is found in time; None if there is none."""
-    replica_sets, _ = classes.counts.shape
-    program = _program(instance, partitions, classes)
-    found = solve_integer(program, np.ones(len(program.cost), bool), limit_s)
-    if found.x is None:
-        return None
-    gpus = np.rint(found.x[replica_sets:]).astype(int)
-    chosen = _rounded(classes, np.rint(found.x[:replica_sets]))
-    return _Packed(float(_weights(instance, partitions) @ gpus), gpus, chosen)
-
-
-def _weights(instance: Instance, partitions: Partitions) -> Floats:
-    """(partitions,) what a GPU with each partition adds to the objective."""
-    return np.array([objective_of(instance).weight(instance.fleet[entry]) for entry in partitions.entry])
-
-
-def _limits(instance: Instance, partitions: Partitions) -> tuple[Floats, Floats]:
-    """(limited entries, partitions), rows that count the GPUs of each limited fleet entry; and (limited entries,), its
-    numbers of GPUs.
-    """
-    limited = [(index, entry.count) for index, entry in enumerate(instance.fleet) if entry.count is not None]
-    rows = np.array([partitions.entry == index for index, _ in limited], float)
-    return rows.reshape(len(limited), len(partitions.entry)), np.array([count for _, count in limited], float)
-
-
-def _rounded(classes: _Classes, mix: Floats) -> Ints:
-    """(workloads, slice types), numbers of segments: every workload gets one candidate of its class."""
-    bounds = np.searchsorted(classes.offered, np.arange(len(classes.members) + 1))
-    chosen = np.zeros((sum(map(len, classes.members)), classes.counts.shape[1]), int)
-    whole = np.floor(mix + 1e-6).astype(int)
-    for members, start, end in zip(classes.members, bounds, bounds[1:], strict=False):
-        copies = whole[start:end]
-        missing = len(members) - copies.sum()
-        if missing:
-            copies[np.argsort(copies - mix[start:end], kind="stable")[:missing]] += 1
-        chosen[members] = np.repeat(classes.counts[start:end], copies, axis=0)
-    return chosen
-
-
-def _packed(instance: Instance, partitions: Partitions, chosen: Ints) -> _Packed | None:
-    """The GPUs with slots for the chosen segments that add least to the objective; None if the fleet is too small."""
-    limits, most = _limits(instance, partitions)
-    weights = _weights(instance, partitions)
-    rows = Rows(weights + 1e-9, csc_array(np.vstack([partitions.slots.T, -limits]).astype(float)),
-                np.concatenate([chosen.sum(axis=0), -most]), np.zeros(len(weights)), np.full(len(weights), np.inf))
-    found = solve_integer(rows, np.ones(len(weights), bool), SCHEDULE.whole_s)
-    if found.x is None:
-        return None
-    gpus = np.rint(found.x).astype(int)
-    return _Packed(float(weights @ gpus), gpus, chosen)
 
 
 def _parvagpu(instance: Instance, segments: Segments) -> list[Layout] | None:
@@ -362,13 +272,6 @@ def _parvagpu(instance: Instance, segments: Segments) -> list[Layout] | None:
         return None
     layouts, limit = PARVAGPU.layouts(instance, segments), instance.fleet[0].count
     return layouts if limit is None or len(layouts) <= limit else None
-
-
-def _better(instance: Instance, one: list[Layout] | None, other: list[Layout] | None) -> list[Layout] | None:
-    """The layouts whose GPUs add less to the objective, the first if both add the same; None if there are none."""
-
-    found = [layouts for layouts in (one, other) if layouts is not None]
-    return min(found, key=partial(_weight, instance), default=None)
 
 
 def _weight(instance: Instance, layouts: Sequence[Layout]) -> float:

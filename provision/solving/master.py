@@ -78,7 +78,7 @@ def _bounded(instance: Instance, search: Search) -> Outcome:
     proof = TypeCounts(problem.pools, problem.most_gpus)
     proof.at_least(problem.spread_over)
     for prices, needed in cuts_of(instance, problem.segments, search.within()):
-        proof.add(needed, [int((pool.partitions @ prices).max()) for pool in problem.pools])
+        proof.add(int(needed.sum()), [int((pool.partitions @ prices).max()) for pool in problem.pools])
     if math.isinf(proof.bound):
         return Outcome("infeasible", "proved", reason=master.too_small(problem, proof.needed))
     progress.prove(problem.objective(proof.bound))

@@ -7,8 +7,6 @@ set has fewer than c segments of other slice types. Dynamic programming finds th
 segments of the best slice type.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,16 +17,8 @@ MOST_CELLS = 2**22
 """The most cells of one table. Workloads that need more cells together are divided among several tables."""
 
 
-@dataclass(frozen=True)
-class SegmentSets:
-    """The cheapest sets of segments: ``cost`` (workloads,), and ``counts`` (workloads, slice types) of segments."""
-
-    cost: Ints
-    counts: Ints
-
-
-def cheapest_replica_sets(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_replicas: Ints) -> SegmentSets:
-    """The cheapest replica sets of all workloads.
+def cheapest_replica_sets(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_replicas: Ints) -> Ints:
+    """(workloads, slice types) the numbers of segments in the cheapest replica set of each workload.
 
     Parameters
     ----------
@@ -44,10 +34,9 @@ def cheapest_replica_sets(throughput_rps: Floats, costs: Ints, rate_rps: Floats,
 
     Returns
     -------
-    SegmentSets
+    numpy.ndarray
         Exact up to the tolerance ``STRICT``. Among equally cheap sets, those of the first slice types are preferred.
     """
-    total = np.zeros(len(rate_rps), int)
     counts = np.zeros(throughput_rps.shape, int)
     alike = _alike(throughput_rps, costs, rate_rps, min_replicas)
     for least in np.unique(min_replicas):
@@ -58,8 +47,8 @@ def cheapest_replica_sets(throughput_rps: Floats, costs: Ints, rate_rps: Floats,
             reach = int(most[left[0]])
             size = max(1, MOST_CELLS // ((reach + 1) * (int(least) + 1)))
             rows, left = left[:size], left[size:]
-            total[rows], counts[rows] = _replica_set(throughput_rps[rows], costs, rate_rps[rows], int(least), reach)
-    return SegmentSets(total, counts)
+            counts[rows] = _replica_set(throughput_rps[rows], costs, rate_rps[rows], int(least), reach)
+    return counts
 
 
 def _alike(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_replicas: Ints) -> Floats:
@@ -69,9 +58,9 @@ def _alike(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_replicas: 
     return (np.maximum(number, min_replicas[:, None]) * costs).min(axis=1)
 
 
-def _replica_set(throughput_rps: Floats, costs: Ints, rate_rps: Floats, least: int, reach: int) -> tuple[Ints, Ints]:
-    """(workloads,) costs and (workloads, slice types) counts of the cheapest sets that carry ``rate_rps`` on at least
-    ``least`` segments; none costs more than ``reach``.
+def _replica_set(throughput_rps: Floats, costs: Ints, rate_rps: Floats, least: int, reach: int) -> Ints:
+    """(workloads, slice types) counts of the cheapest sets that carry ``rate_rps`` on at least ``least`` segments; none
+    costs more than ``reach``.
     """
     rows = np.arange(len(rate_rps))
     best = np.argmax(throughput_rps / costs, axis=1)
@@ -82,7 +71,7 @@ def _replica_set(throughput_rps: Floats, costs: Ints, rate_rps: Floats, least: i
     spent = np.argmin(total, axis=0)
     counts = _trace(chosen, costs, spent, least)
     counts[rows, best] += bulk[spent, rows].astype(int)
-    return total[spent, rows].astype(int), counts
+    return counts
 
 
 def _table(throughput_rps: Floats, costs: Ints, least: int, reach: int) -> tuple[Floats, NDArray[np.int16]]:
