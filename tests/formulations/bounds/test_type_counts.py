@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provision import FleetEntry, read
-from provision.formulations.bounds.counts_program import CountsProgram
 from provision.formulations.bounds.type_counts import TypeCounts
 from provision.formulations.search.problem import Problem
 
@@ -25,20 +24,19 @@ def pools_of(counts):
 @given(st.tuples(st.integers(0, 4), st.integers(0, 3), st.one_of(st.none(), st.integers(0, 3))),
        st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9)), min_size=1, max_size=4), st.integers(0, 8),
        st.integers(-1, 40))
-def test_bounds_of_one_gpu_type_are_those_of_the_program(counts, cuts, fewest, units):
-    """Cuts on one type need no solver, and prove what CP-SAT proves; then the bound rises above a price."""
+def test_bounds_of_one_gpu_type_are_those_of_all_numbers(counts, cuts, fewest, units):
+    """Cuts on one type prove what the numbers of GPUs that satisfy them do; then the bound rises above a price."""
     pools = pools_of(counts)
     [pool] = pools
-    proof, program = TypeCounts(pools, MOST), CountsProgram(pools, MOST)
+    proof = TypeCounts(pools, MOST)
     proof.at_least(fewest)
-    program.at_least(fewest)
     for demand, most in cuts:
         proof.add(demand, [most])
-        program.carries(demand, [most])
-        assert (proof.bound, proof.counts) == program.cheapest()
-        assert proof.below(units) <= program.below(units) < max(units, 1)
-    proof.above(units)
     allowed = [many for many in range(min(MOST, inf if pool.count is None else pool.count) + 1)
-               if many >= fewest and pool.cost(many) > units and all(most * many >= demand for demand, most in cuts)]
+               if many >= fewest and all(most * many >= demand for demand, most in cuts)]
     assert proof.bound == min(map(pool.cost, allowed), default=inf)
-    assert proof.counts == (None if not allowed else (min(allowed),))
+    assert proof.below(units) == max((price for price in map(pool.cost, allowed) if price < units), default=0)
+    proof.above(units)
+    dearer = [many for many in allowed if pool.cost(many) > units]
+    assert proof.bound == min(map(pool.cost, dearer), default=inf)
+    assert proof.counts == ((min(dearer),) if dearer else None)
