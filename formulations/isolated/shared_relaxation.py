@@ -23,7 +23,7 @@ from functools import partial
 import numpy as np
 from scipy.sparse import csr_array
 
-from provision.formulations.linear.restricted import Columns, RestrictedMaster
+from provision.formulations.linear.restricted import RestrictedMaster
 from provision.formulations.pricing.rates import GENEROUS
 from provision.formulations.pricing.shared_mig.relaxed import LEVELS, clients, relaxed
 from provision.formulations.search.feasibility import proved_infeasible
@@ -67,7 +67,7 @@ def least_units(problem: Problem, limit_s: float) -> float:
                             rate=-each(), busy=-at_place(shared.busy[user, slice_type, level] * rate[user]))
     process = program.columns(np.zeros(uses), whole=False, replicas=at_user(), rate=each(np.minimum(carried, 1)),
                               clients=-at_place())
-    found = program.integral([program.partitions, _offered(program), segment, sharing, share, process], limit_s)
+    found = program.integral([program.partitions, program.offered, segment, sharing, share, process], limit_s)
     if found.status == "infeasible":
         return math.inf
     units = found.bound * problem.dearest
@@ -77,13 +77,6 @@ def least_units(problem: Problem, limit_s: float) -> float:
 def _entries(of: Ints, rows: int, values: Floats | None = None) -> csr_array:
     """(rows, columns) a matrix with one entry per column, by default 1, in the row that the column belongs to."""
     return csr_array((np.ones(len(of)) if values is None else values, (of, np.arange(len(of)))), (rows, len(of)))
-
-
-def _offered(program: RestrictedMaster) -> Columns:
-    """The columns of the price tiers, without those of GPUs that the fleet lacks."""
-    tiers, pools = program.tiers(), program.problem.pools
-    lacks = [pool.count is not None and at == len(pool.tiers) - 1 for pool in pools for at in range(len(pool.tiers))]
-    return tiers._replace(cost=np.where(lacks, 0.0, tiers.cost), most=np.where(lacks, 0.0, tiers.most), whole=False)
 
 
 def most_alone_or_shared(instance: Instance) -> Segments:

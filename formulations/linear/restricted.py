@@ -177,6 +177,14 @@ class RestrictedMaster:
         cost = np.array([price for _, price, _ in tiers]) / self.problem.dearest
         return self.columns(cost, np.array(most, float), types=1.0 * pays)
 
+    @property
+    def offered(self) -> Columns:
+        """A column for every price tier of GPUs that the fleet has, in any part of a GPU."""
+        tiers = self.tiers()
+        lacks = [pool.count is not None and at == len(pool.tiers) - 1
+                 for pool in self.problem.pools for at in range(len(pool.tiers))]
+        return tiers._replace(cost=np.where(lacks, 0.0, tiers.cost), most=np.where(lacks, 0.0, tiers.most), whole=False)
+
     def program(self, sorts: Sequence[Columns], right: Floats | None = None) -> Rows:
         """The program over the columns of all ``sorts``, in their order; by default with the declared right sides."""
         matrix, cost, least, most, _ = zip(*sorts, strict=True)

@@ -5,31 +5,24 @@ every workload's rate. The dual of a rate row is the cost of one more request/s.
 points, so the cost of a change of SLO is the difference between two such programs.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array, hstack, vstack
+from scipy.sparse import csr_array
 
-from provision.formulations.linear.highs import linprog
-from provision.formulations.search.partitions import partitions_of
+from provision.formulations.linear.restricted import RestrictedMaster
+from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments, cap_rps
 from provision.models.base.arrays import Floats
 from provision.models.base.errors import InputError
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
-from provision.models.problem.objective import objective_of
 from provision.models.problem.workload import Workload
 
 SLO_STEP = 0.1
 """The relative change of an SLO whose cost is computed."""
-
-
-class RatePrices(NamedTuple):
-    """The optimum of the linear program: its value, and (workloads,) the duals of the rates, per request/s."""
-
-    value: float
-    per_rps: Floats
 
 
 class Marginal(NamedTuple):
@@ -70,53 +63,48 @@ def marginal_prices(instance: Instance, of: Sequence[str] = ()) -> list[Marginal
         raise InputError(
             "marginal prices are those of isolated slices; not for share_slices, igniter data, max_throughput"
         )
-    now = relaxed(instance)
-    if not np.isfinite(now.value):
+    value, per_rps = relaxed(instance)
+    if not math.isfinite(value):
         raise InputError("marginal prices: the fleet cannot carry this demand; solve says what would fit")
-    rows = [_marginal(instance, at, now) for at, one in enumerate(instance.workloads) if not of or one.name in of]
+    rows = [_marginal(instance, at, value, float(per_rps[at])) for at, one in enumerate(instance.workloads)
+            if not of or one.name in of]
     return sorted(rows, key=lambda row: -row.share)
 
 
-def relaxed(instance: Instance) -> RatePrices:
-    """Solve the linear program of an instance; the value is infinite if the program is infeasible."""
-    segments = best_segments(instance)
-    partitions = partitions_of(instance, segments)
-    useful_rps = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
-    rate_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
-    weights = [objective_of(instance).weight(instance.fleet[entry]) for entry in partitions.entry]
-    rows, slice_types = np.nonzero(useful_rps)
-    if not len(rows):
-        return RatePrices(np.inf if rate_rps.any() else 0.0, np.zeros(len(rate_rps)))
-    count = np.arange(len(rows))
-    carried = coo_array((-useful_rps[rows, slice_types], (rows, count)), (len(rate_rps), len(rows)))
-    taken = coo_array((np.ones(len(rows)), (slice_types, count)), (len(segments.slice_types), len(rows)))
-    limited = [index for index, entry in enumerate(instance.fleet) if entry.count is not None]
-    no_rate, no_use = csr_array((len(rate_rps), len(weights))), csr_array((len(limited), len(rows)))
-    found = linprog(
-        np.concatenate([np.zeros(len(rows)), weights]),
-        A_ub=vstack([hstack([carried, no_rate]), hstack([taken, -partitions.offered()]),
-                     hstack([no_use, partitions.used(limited)])]),
-        b_ub=np.concatenate(
-            [-rate_rps, np.zeros(len(segments.slice_types)), [instance.fleet[at].count for at in limited]]
-        ),
-        method="highs",
-    )
-    if found.status != 0:
-        return RatePrices(np.inf, np.zeros(len(rate_rps)))
-    return RatePrices(found.fun, -found.ineqlin.marginals[: len(rate_rps)])
+def relaxed(instance: Instance) -> tuple[float, Floats]:
+    """Solve the linear program of an instance. Return its value, infinite if it is infeasible, and (workloads,) the
+    duals of the rates, per request/s.
+    """
+    useful_rps = np.minimum(best_segments(instance).throughput_rps, cap_rps(instance)[:, None])
+    rates_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
+    if (rates_rps > 0)[~useful_rps.any(axis=1)].any():
+        return math.inf, np.zeros(len(rates_rps))
+    problem = Problem(instance)
+    workload, slice_type = np.nonzero(useful_rps)
+    program = RestrictedMaster(problem, demand=rates_rps)
+    every = np.arange(len(workload))
+    segments = program.columns(
+        np.zeros(len(every)), slices=csr_array((-np.ones(len(every)), (slice_type, every)),
+                                               (useful_rps.shape[1], len(every))),
+        demand=csr_array((useful_rps[workload, slice_type], (workload, every)), (len(rates_rps), len(every))))
+    found = program.relaxed([program.offered, program.partitions, segments])
+    if found is None:
+        return math.inf, np.zeros(len(rates_rps))
+    unit = problem.dearest * float(problem.unit)
+    return found.value * unit, program.split(found.duals)["demand"] * unit
 
 
-def _marginal(instance: Instance, index: int, now: RatePrices) -> Marginal:
+def _marginal(instance: Instance, index: int, value: float, per_rps: float) -> Marginal:
+    """The prices of a workload, by index; ``value`` and ``per_rps`` are those of the instance itself."""
     workload, step_ms = instance.workloads[index], SLO_STEP * instance.workloads[index].slo_ms
-    dearer = relaxed(_with_slo(instance, index, 1 - SLO_STEP)).value - now.value
-    looser = now.value - relaxed(_with_slo(instance, index, 1 + SLO_STEP)).value
-    per_rps = float(now.per_rps[index])
-    share = per_rps * instance.planned_rps(workload) / now.value if now.value else 0.0
-    tighter_per_ms = dearer / step_ms if np.isfinite(dearer) else None
-    return Marginal(workload.name, per_rps, share, tighter_per_ms, looser / step_ms)
+    shorter, longer = (relaxed(_with_slo(instance, index, factor))[0] for factor in (1 - SLO_STEP, 1 + SLO_STEP))
+    share = per_rps * instance.planned_rps(workload) / value if value else 0.0
+    tighter_per_ms = (shorter - value) / step_ms if math.isfinite(shorter) else None
+    return Marginal(workload.name, per_rps, share, tighter_per_ms, (value - longer) / step_ms)
 
 
 def _with_slo(instance: Instance, index: int, factor: float) -> Instance:
+    """The instance with the SLO of one workload times a factor."""
     workloads = list(instance.workloads)
     workloads[index] = Workload(**workloads[index].with_slo(factor))
     return instance.replace(workloads=tuple(workloads))
