@@ -3,7 +3,7 @@
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from provision.formulations.pricing.oracle import Priced
 from provision.formulations.pricing.register import oracles_of
@@ -13,14 +13,8 @@ from provision.models.base.identity import Identity
 from provision.models.problem.executor import Executor, shared
 from provision.models.problem.instance import Instance
 
-
-class Recipe(NamedTuple):
-    """The arguments from which a Problem is built."""
-
-    instance: Instance
-    groups: tuple[Group, ...]
-    relaxed_problem: bool
-    finer: dict[tuple[tuple[str, ...], float], frozenset[float]]
+Recipe = tuple[Instance, tuple[Group, ...], bool, dict[tuple[tuple[str, ...], float], frozenset[float]]]
+"""The arguments from which a Problem is built."""
 
 
 class TypesPricing:
@@ -59,7 +53,7 @@ class TypesPricing:
         if self._given is None:
             problem = self.problem
             self._given = self.executor.share(
-                Recipe(problem.instance, problem.groups, problem.relaxed_problem, problem.finer))
+                (problem.instance, problem.groups, problem.relaxed_problem, problem.finer))
         found = self.executor.map(_task, [(self._given, *task) for task in tasks])
         for task, one in zip(tasks, found, strict=True):
             yield task[0], one if one is not None else _priced(self.problem, *task)

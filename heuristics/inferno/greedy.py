@@ -87,12 +87,12 @@ def plan(instance: Instance, search: Search) -> Outcome:
         given = choose(choices, [0] * len(choices), counts)
         lacking = [one.name for one, found in zip(instance.workloads, given, strict=True) if found is None]
         if lacking:
-            return Chosen(None, f"inferno found no single type left for {', '.join(lacking)}")
+            return None, f"inferno found no single type left for {', '.join(lacking)}"
         gpus = np.zeros((len(given), len(whole)), np.int64)
         for at, found in enumerate(given):
             if found is not None:
                 gpus[at, found.what] = found.units
-        return Chosen(gpus)
+        return gpus, ""
 
     return plan_whole_gpus(instance, search, "inferno", whole_gpus)
 

@@ -37,9 +37,9 @@ def plan(instance: Instance, search: Search) -> Outcome:
         counts = {at: entry.count for at, entry in enumerate(instance.fleet) if entry.count is not None}
         found = allocate(services, pools, counts, search.positive("slice_factor", int), search.left_s)
         if found is None:
-            return Chosen(None, "melange found no whole GPUs for all request sizes")
+            return None, "melange found no whole GPUs for all request sizes"
         carried_rps = (found.servers * segments.throughput_rps[:, whole]).sum(axis=1)
-        return Chosen(found.servers, _lacking(instance, carried_rps))
+        return found.servers, _lacking(instance, carried_rps)
 
     return plan_whole_gpus(instance, search, "melange", choose)
 

@@ -146,7 +146,7 @@ class _Around:
         for old, new in matched(self.before.gpus, bare):
             if old is not None and new is not None:
                 stay[new] = bare[new].model_copy(update={"node": self.before.gpus[old].node})
-        dealt = (deal(self.instance, plan.model_copy(update={"gpus": tuple(one)}), self.until.left_s / 2).plan
+        dealt = (deal(self.instance, plan.model_copy(update={"gpus": tuple(one)}), self.until.left_s / 2)[0]
                  for one in (stay, bare))
         known = plan if all(gpu.node is not None for gpu in plan.gpus) else None
         return next((one for one in dealt if one is not None), known)

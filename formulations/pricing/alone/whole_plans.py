@@ -1,7 +1,6 @@
 """Plans in which each GPU is whole and has one workload, for methods that choose only how many GPUs of which type."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,14 +18,10 @@ FEATURES = frozenset({
 """The features of instances that these methods can plan."""
 
 
-class Chosen(NamedTuple):
-    """The GPUs that a method chooses: ``gpus`` is (workloads, whole-GPU slice types), or None if the method found none.
-
-    ``reason`` says why the GPUs do not suffice; it is empty if they suffice.
-    """
-
-    gpus: Ints | None
-    reason: str = ""
+Chosen = tuple[Ints | None, str]
+"""The GPUs that a method chooses, (workloads, whole-GPU slice types), or None if it found none; and why they do not
+suffice, empty if they do.
+"""
 
 
 def plan_whole_gpus(instance: Instance, search: Search, method: str, choose: Callable[[Segments, list[int]], Chosen]
@@ -47,13 +42,13 @@ def plan_whole_gpus(instance: Instance, search: Search, method: str, choose: Cal
     whole = whole_gpus(instance, segments)
     if not whole:
         return Outcome("unknown", "completed", reason=f"{method} plans whole GPUs, and no data describes one of them")
-    found = choose(segments, whole)
-    if found.gpus is None:
-        return Outcome("unknown", "completed", reason=found.reason)
+    gpus, reason = choose(segments, whole)
+    if gpus is None:
+        return Outcome("unknown", "completed", reason=reason)
     layouts = [
         Layout(segments.slice_types[whole[slice_type]].entry, ((whole[slice_type], at),))
-        for at, slice_type in np.argwhere(found.gpus)
-        for _ in range(found.gpus[at, slice_type])
+        for at, slice_type in np.argwhere(gpus)
+        for _ in range(gpus[at, slice_type])
     ]
     made = assemble(instance, segments, layouts, method)
-    return Outcome("unknown" if found.reason else "feasible", "completed", made, reason=found.reason)
+    return Outcome("unknown" if reason else "feasible", "completed", made, reason=reason)

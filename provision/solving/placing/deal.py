@@ -25,13 +25,6 @@ PARTS = 10**6
 """Capacities count in parts of the planned rate, rounded down."""
 
 
-class Dealt(NamedTuple):
-    """The plan with a node for every GPU; without one, the rule that stands in the way."""
-
-    plan: Plan | None
-    reason: str = ""
-
-
 class _Class(NamedTuple):
     """GPUs of a plan that no rule tells apart: what each takes of a node, the node on which they are already, the part
     of each workload's planned rate that one can carry (0 where no rule asks), and their indices.
@@ -44,8 +37,10 @@ class _Class(NamedTuple):
     gpus: list[int]
 
 
-def deal(instance: Instance, plan: Plan, seconds: float) -> Dealt:
-    """Deal the GPUs of a plan to the nodes of an instance with ``places``. Those that are on a node stay there."""
+def deal(instance: Instance, plan: Plan, seconds: float) -> tuple[Plan | None, str]:
+    """Deal the GPUs of a plan to the nodes of an instance with ``places``. Those that are on a node stay there. Return
+    the plan with a node for every GPU; without one, the rule that stands in the way.
+    """
     places = known(instance.places)
     classes, rules = _classes(instance, places, plan), dict(_rules(places))
 
@@ -58,19 +53,19 @@ def deal(instance: Instance, plan: Plan, seconds: float) -> Dealt:
 
     node, unknown = solved()
     if node is not None:
-        return Dealt(plan.model_copy(update={"gpus": tuple(
-            gpu.model_copy(update={"node": node[at]}) for at, gpu in enumerate(plan.gpus))}))
+        return plan.model_copy(update={"gpus": tuple(
+            gpu.model_copy(update={"node": node[at]}) for at, gpu in enumerate(plan.gpus))}), ""
     if unknown:
-        return Dealt(None, "the GPUs were not dealt to nodes in time")
+        return None, "the GPUs were not dealt to nodes in time"
     if not rules or solved(rules)[0] is None:
         taken = Counter[str]()
         for many, base in (split(gpu.gpu) for gpu in plan.gpus):
             taken[base] += many
         wanted = ", ".join(f"{many} {gpu}" for gpu, many in taken.items())
-        return Dealt(None, f"the nodes do not hold the GPUs of the plan ({wanted})")
+        return None, f"the nodes do not hold the GPUs of the plan ({wanted})"
     guilty = [rule for rule in rules if solved({rule})[0] is not None]
     what = " or ".join(guilty) if guilty else "several rules together: " + "; ".join(rules)
-    return Dealt(None, f"no dealing of the plan's GPUs to the nodes keeps {what}")
+    return None, f"no dealing of the plan's GPUs to the nodes keeps {what}"
 
 
 def _classes(instance: Instance, places: Places, plan: Plan) -> list[_Class]:

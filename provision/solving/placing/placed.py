@@ -40,10 +40,10 @@ def placed(instance: Instance, search: Search, run: Run, schedule: PlacesSchedul
 
     def dealt(plan: Plan) -> Plan:
         """The plan dealt to nodes; undealt if that is impossible."""
-        found = deal(instance, plan, max(min(schedule.deal_s, search.left_s), schedule.least_s))
-        if found.plan is None:
-            reasons.append(found.reason)
-        return found.plan or plan
+        found, reason = deal(instance, plan, max(min(schedule.deal_s, search.left_s), schedule.least_s))
+        if found is None:
+            reasons.append(reason)
+        return found or plan
 
     detour, plain = Detour(instance, search, run, schedule, dealt), Other(lambda: _capped(instance, places))
 
