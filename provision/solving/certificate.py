@@ -15,16 +15,13 @@ import numpy as np
 
 from provision.formulations.bounds.type_counts import FINE
 from provision.formulations.master.generation import Generation
-from provision.formulations.pricing.alone.knapsack import Knapsack
-from provision.formulations.search.problem import Pool as ProblemPool
+from provision.formulations.search.pools import Pool as ProblemPool
 from provision.formulations.search.problem import Problem
 from provision.formulations.values.bound import ClassBounds
 from provision.heuristics.core.mixing import cuts_of
 from provision.models.base.arrays import Ints
 from provision.models.base.clock import Deadline
-from provision.models.base.tolerances import LOOSE, MISSING
 from provision.models.problem.instance import Instance
-from provision.models.problem.workload import LEAST_RPS
 from provision.proofs.check import Facts, Prices
 from provision.proofs.demand import Steps
 from provision.proofs.fleet import Cut, Pool, affordable
@@ -60,11 +57,8 @@ class _Prices(NamedTuple):
     worth: list[int]
 
 
-class _Claimed(NamedTuple):
-    """A cut, and the claims from which it follows."""
-
-    claims: list[dict[str, Any]]
-    cut: Cut
+Claimed = tuple[list[dict[str, Any]], Cut]
+"""Claims, and the cut that follows from them."""
 
 
 def certificate_of(instance: Instance, seconds: float, enough: float | None = None,
@@ -94,7 +88,7 @@ def certificate_of(instance: Instance, seconds: float, enough: float | None = No
     else:
         found = _of_values(problem, until, enough) if facts.shared else _of_slices(problem, until)
     tell("what the prices prove")
-    claimed = list[_Claimed]()
+    claimed = list[Claimed]()
     for prices in found[-CERTIFICATE.cuts:]:
         with suppress(HardError):  # the checker would not accept it
             claimed.append(_claimed(facts, problem, prices))
@@ -105,16 +99,16 @@ def certificate_of(instance: Instance, seconds: float, enough: float | None = No
     return Certificate(list(sealed(_claims(facts, claimed, units))), float(units * facts.unit))
 
 
-def _claims(facts: Facts, claimed: list[_Claimed], units: int) -> Iterator[dict[str, Any]]:
+def _claims(facts: Facts, claimed: list[Claimed], units: int) -> Iterator[dict[str, Any]]:
     """All claims of a certificate, in order."""
     yield {"certificate": 1, "instance": facts.instance.name, "digest": facts.instance.digest}
-    for one in claimed:
-        yield from one.claims
-        yield {"cut": one.cut.needed}
+    for claims, cut in claimed:
+        yield from claims
+        yield {"cut": cut.needed}
     yield {"units": units, "bound": str(units * facts.unit)}
 
 
-def _claimed(facts: Facts, problem: Problem, priced: _Prices) -> _Claimed:
+def _claimed(facts: Facts, problem: Problem, priced: _Prices) -> Claimed:
     """The cut that the checker accepts at given prices, with its claims."""
     prices: Prices = {}
     for pool in facts.pools:
@@ -132,7 +126,7 @@ def _claimed(facts: Facts, problem: Problem, priced: _Prices) -> _Claimed:
         target = next((worth for one, worth in zip(problem.pools, priced.worth, strict=True) if _same(one, pool)), 0)
         most.append(facts.most(pool, prices, steps, target))
         claims.append({"gpu": pool.name, "most": most[-1]})
-    return _Claimed(claims, Cut(needed, tuple(most)))
+    return claims, Cut(needed, tuple(most))
 
 
 def _same(one: ProblemPool, pool: Pool) -> bool:
@@ -183,25 +177,14 @@ def _of_values(problem: Problem, until: Deadline, enough: float | None) -> list[
 def _of_slices(problem: Problem, until: Deadline) -> list[_Prices]:
     """The prices of slices by which replica sets were mixed, where every replica has a slice to itself."""
     names = [one.name for one in problem.instance.workloads]
-    return [_Prices(prices, {}, {names[member]: _needs(problem, prices, at) for at, group in enumerate(problem.groups)
-                                 for member in group.members},
+    return [_Prices(prices, {}, dict(zip(names, needed.tolist(), strict=True)),
                     [int((pool.partitions @ prices).max()) for pool in problem.pools])
-            for prices, _ in cuts_of(problem.instance, problem.segments, until)]
+            for prices, needed in cuts_of(problem.instance, problem.segments, until)]
 
 
-def _needs(problem: Problem, prices: Ints, at: int) -> int:
-    """A lower bound on the price of every replica set of slices that can serve a group; 0 if there is none."""
-    alone_rps, group = problem.alone_rps[at], problem.groups[at]
-    exact = group.most <= CERTIFICATE.counted
-    known = Knapsack(np.maximum(alone_rps[alone_rps > 0] * (1 + LOOSE), LEAST_RPS), prices[alone_rps > 0],
-                     int(group.most) if exact else group.least, exact)
-    found = known.cheapest(group.rate_rps * (1 - MISSING), group.least)
-    return 0 if found is None else found.bound
-
-
-def _units(facts: Facts, claimed: list[_Claimed]) -> int:
+def _units(facts: Facts, claimed: list[Claimed]) -> int:
     """The bound that cuts prove, in units of price: the least price of GPUs that satisfy all of them."""
-    cuts = [facts.spread(), *(one.cut for one in claimed)]
+    cuts = [facts.spread(), *(cut for _, cut in claimed)]
     low, high = 0, sum(pool.bought(10**18, max(cut.needed for cut in cuts))[1] for pool in facts.pools)
     if not _affordable(facts, cuts, high):
         return 0  # no GPUs of the fleet suffice
