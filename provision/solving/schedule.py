@@ -39,9 +39,15 @@ class Schedule:
     walked, vast
         With more pairs of models and SLO than ``walked``, or more different workloads than ``vast``, plans and bounds
         of classes take the place of the master program.
+    similar_slos, similar_rates, similar_part
+        The most ranges of SLOs and of rates, in which workloads are planned as equal ones. With more of them the plan
+        is cheaper and comes later. There is such a plan if the number of distinct workloads falls to ``similar_part``.
     slack_s, slack_part
         The search for slack takes at most the fraction ``slack_part`` of the time that the plan took, but may always
         take ``slack_s``.
+    slack_widest, slack_steps, slack_workloads
+        The largest headroom that is tried; the steps of bisection, of which every further one halves the error and
+        takes a plan more; and the most workloads for which slack is sought: with more the method is no longer quick.
     """
 
     slow_s: float = 4.0
@@ -61,23 +67,12 @@ class Schedule:
     vast: int = 20_000
     slack_s: float = 1.0
     slack_part: float = 0.1
-
-
-@dataclass(frozen=True)
-class SimilarSchedule:
-    """Which workloads are planned as equal ones (`provision.solving.steps.similar`).
-
-    Attributes
-    ----------
-    slos, rates
-        The most ranges of SLOs and of rates. With more of them the plan is cheaper and comes later.
-    part
-        There is such a plan if the number of distinct workloads falls to this part.
-    """
-
-    slos: int = 4
-    rates: int = 8
-    part: float = 0.2
+    slack_widest: float = 1.0
+    slack_steps: int = 7
+    slack_workloads: int = 200
+    similar_slos: int = 4
+    similar_rates: int = 8
+    similar_part: float = 0.2
 
 
 @dataclass(frozen=True)
@@ -308,25 +303,6 @@ class RepairSchedule:
 
 
 @dataclass(frozen=True)
-class SlackSchedule:
-    """The search for plans with slack, and for rates that a fleet could carry (`provision.solving.slack`).
-
-    Attributes
-    ----------
-    widest
-        The largest headroom that is tried.
-    steps
-        The steps of bisection. Every further one halves the error and takes a plan more.
-    workloads
-        The most workloads for which slack is sought. With more workloads, the method is no longer quick.
-    """
-
-    widest: float = 1.0
-    steps: int = 7
-    workloads: int = 200
-
-
-@dataclass(frozen=True)
 class CertificateSchedule:
     """What certificates state (`provision.solving.certificate`).
 
@@ -334,8 +310,6 @@ class CertificateSchedule:
     ----------
     cuts
         The most cuts: the last ones that raised the bound. Further cuts take time and raise the bound only a little.
-    counted
-        Limits on the number of replicas above this are not counted, which takes time and raises the bound a little.
     steps, lowest
         In how many steps a value that rises with a replica's rate is stated, for one workload; and the part of the
         workload's rate below which all replicas have the same value. More steps lose less of the value, and take more
@@ -343,7 +317,6 @@ class CertificateSchedule:
     """
 
     cuts: int = 8
-    counted: int = 128
     steps: int = 200
     lowest: float = 0.01
 
@@ -366,11 +339,7 @@ REPLAYS = ReplaySchedule()
 """The schedule of replays."""
 REPAIRS = RepairSchedule()
 """The schedule of repairs."""
-SLACK = SlackSchedule()
-"""The schedule of the search for slack."""
 CERTIFICATE = CertificateSchedule()
 """What certificates state."""
 NETWORKS = NetworksSchedule()
 """The schedule of plans and bounds without columns."""
-SIMILAR = SimilarSchedule()
-"""The schedule of similar workloads."""

@@ -16,7 +16,7 @@ from provision.models.problem.method import Method, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.policy import MOST_HEADROOM
 from provision.models.problem.search import Outcome, Search
-from provision.solving.schedule import SLACK
+from provision.solving.schedule import SCHEDULE
 from provision.verification.verify import verify
 
 
@@ -42,7 +42,7 @@ def with_slack(instance: Instance, plan: Plan, bound: float | None, step: Callab
         best.extend([found] if found is not None and cheap else [])
         return cheap
 
-    _largest(SLACK.widest, len(instance.workloads), control, fits)
+    _largest(SCHEDULE.slack_widest, len(instance.workloads), control, fits)
     return best[-1]
 
 
@@ -51,7 +51,7 @@ def _largest(most: float, workloads: int, control: Search, fits: Callable[[float
     workloads.
     """
     low, high = 0.0, most
-    for _ in range(SLACK.steps if workloads <= SLACK.workloads else 0):
+    for _ in range(SCHEDULE.slack_steps if workloads <= SCHEDULE.slack_workloads else 0):
         if not control.left_s:
             break
         middle = (low + high) / 2

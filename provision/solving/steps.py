@@ -19,7 +19,7 @@ from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Progress, Search
 from provision.solving import values
-from provision.solving.schedule import SCHEDULE, SIMILAR
+from provision.solving.schedule import SCHEDULE
 from provision.solving.session.mended import mended
 from provision.verification.verify import verify
 
@@ -68,9 +68,10 @@ def similar(instance: Instance) -> Iterator[Instance]:
     would be distinct as before.
     """
     served = [at for at, one in enumerate(instance.workloads) if one.rate_rps > 0]
-    by_slo = classes_of(instance, served, SIMILAR.slos, each=True)
-    classes = [few for one in by_slo for few in one.by_rate(SIMILAR.rates)]
-    if len(classes) > SIMILAR.part * len({(one.models, one.slo_ms, one.rate_rps) for one in instance.workloads}):
+    by_slo = classes_of(instance, served, SCHEDULE.similar_slos, each=True)
+    classes = [few for one in by_slo for few in one.by_rate(SCHEDULE.similar_rates)]
+    distinct = len({(one.models, one.slo_ms, one.rate_rps) for one in instance.workloads})
+    if len(classes) > SCHEDULE.similar_part * distinct:
         return
     workloads = list(instance.workloads)
     for alike in classes:
