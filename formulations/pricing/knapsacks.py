@@ -214,7 +214,7 @@ def _fill(
     """
     room, units = table.shape[0] - 1, table.shape[1] - 1
     rounds = _rounds(start, first, second, gains, copies, room, units)
-    row = 0
+    row = np.int64(0)
     for role in range(len(rounds)):
         endless = _endless(start, first, second, gains, copies, role, room, units)
         for _ in range(rounds[role]):

@@ -95,7 +95,7 @@ def vacate(tables: SliceTables, state: State, gpu: int, place: int) -> None:
 @compiled
 def furnish(tables: SliceTables, state: State, gpu: int, worth: Floats, draw: np.random.Generator) -> None:
     """Partition an empty GPU at random and fill its slices; a GPU on which nothing can run stays empty."""
-    partition, seen = NONE, 0
+    partition, seen = np.int64(NONE), 0
     for other in range(len(tables.entry)):
         if tables.entry[other] == state.entry[gpu]:
             seen += 1
@@ -122,7 +122,7 @@ def divide(tables: SliceTables, state: State, gpu: int, partition: int, order: I
 @compiled
 def best_division(tables: SliceTables, state: State, gpu: int, worth: Floats) -> float:
     """Give an empty GPU the partition whose slices are worth most, filled from large to small; return their worth."""
-    order, most, best, many = np.arange(tables.slots.shape[1])[::-1].copy(), 0.0, NONE, 0
+    order, most, best, many = np.arange(tables.slots.shape[1])[::-1].copy(), 0.0, np.int64(NONE), 0
     for partition in range(len(tables.entry)):
         if tables.entry[partition] == state.entry[gpu]:
             many, best = many + 1, partition

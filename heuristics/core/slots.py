@@ -62,10 +62,10 @@ def new_slot(tables: SliceTables, state: State, gpu: int) -> Slot:
     rows, places, ways = len(state.left), state.ways.shape[2], np.int64(0)
     for setting in tables.settings:
         ways = max(ways, setting.end - setting.first)
-    left, room, most, least, bonus = np.empty((5, rows))
-    roles, units, tried, points, held = np.empty((5, places), np.int64)
-    slot = Slot(left, room, np.empty(rows, np.int64), most, least, bonus, np.empty(ways, np.int64), np.empty(3), roles,
-                units, tried, points, np.empty(len(tables.easiest), np.int64), held, np.empty(places))
+    slot = Slot(np.empty(rows), np.empty(rows), np.empty(rows, np.int64), np.empty(rows), np.empty(rows),
+                np.empty(rows), np.empty(ways, np.int64), np.empty(3), np.empty(places, np.int64),
+                np.empty(places, np.int64), np.empty(places, np.int64), np.empty(places, np.int64),
+                np.empty(len(tables.easiest), np.int64), np.empty(places, np.int64), np.empty(places))
     for w in range(rows):
         renew(tables, state, gpu, slot, w)
     for place in range(places):

@@ -192,7 +192,7 @@ def holds(tables: PointTables, point: int, count: int, cache: float, power_w: fl
 
 
 @compiled
-def arrange(tables: PointTables, members: Ints, size: int, units: Ints, points: Ints, tries: int) -> int:
+def arrange(tables: PointTables, members: Ints, size: int, units: Ints, points: Ints) -> int:
     """Find operating points for a set by ``settle`` or, if that fails, by trying all points that ``relax`` admits.
 
     A member's burden on others may rise or fall with its units. So a set for which ``settle`` finds no points may still
@@ -202,14 +202,12 @@ def arrange(tables: PointTables, members: Ints, size: int, units: Ints, points: 
     ----------
     tables, members, size, units, points
         As for ``settle``.
-    tries
-        The most points to try.
 
     Returns
     -------
     int
         The units of all members. NONE if no points are feasible, not even within the looser limits of bounds. UNKNOWN
-        if points are feasible within the looser limits only, or if the tries were used up.
+        if points are feasible within the looser limits only, or if TRIES points were tried in vain.
     """
     by_units, by_power = np.empty(size, np.int64), np.empty(size, np.int64)
     for at in range(size):
@@ -228,7 +226,7 @@ def arrange(tables: PointTables, members: Ints, size: int, units: Ints, points: 
     for at in range(size):
         least_cache[at] = tables.least_cache[by_power[at]]
         least_w[at] = tables.power_w[tables.by_power[by_power[at]]]
-    return _tried(tables, members[:size], points, tries, by_units, tables.limit - total, least_cache, least_w)
+    return _tried(tables, members[:size], points, by_units, tables.limit - total, least_cache, least_w)
 
 
 @compiled
@@ -236,7 +234,6 @@ def _tried(
     tables: PointTables,
     members: Ints,
     points: Ints,
-    tries: int,
     by_units: Ints,
     spare: int,
     least_cache: Floats,
@@ -248,7 +245,7 @@ def _tried(
     with its ``least_cache`` and ``least_w``, both (members,).
     """
     size, total = len(members), 0
-    depth, taken, answer = 0, 0, NONE
+    depth, taken, tries, answer = 0, 0, 0, NONE
     cache, power_w = np.zeros(size + 1), np.zeros(size + 1)
     for at in range(size):
         total += tables.units[by_units[at]]
@@ -265,8 +262,8 @@ def _tried(
             depth -= 1
             continue
         taken += extra
-        tries -= 1
-        if tries < 0:
+        tries += 1
+        if tries > TRIES:
             return UNKNOWN
         cache[depth + 1] = cache[depth] + tables.cache[point] - least_cache[depth]
         power_w[depth + 1] = power_w[depth] + tables.power_w[point] - least_w[depth]

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.pricing.mps.kernels import TRIES, arrange
+from provision.formulations.pricing.mps.kernels import arrange
 from provision.formulations.pricing.mps.rates import interference_patterns
 from provision.formulations.pricing.mps.roles import RolePricing
 from provision.formulations.pricing.mps.schedule import SCHEDULE
@@ -69,7 +69,7 @@ class InterferenceOracle:
 def running(tables: PointTables, pattern: Pattern) -> list[Running] | None:
     """The operating points of a pattern's replicas; None if none are found."""
     points, units = np.zeros((2, len(pattern)), int)
-    if arrange(tables, np.array(pattern), len(pattern), units, points, TRIES) <= 0:
+    if arrange(tables, np.array(pattern), len(pattern), units, points) <= 0:
         return None
     shares = shares_of(tables.gpu.unit_share)
     return [Running(int(tables.model[at]), int(tables.batch[at]), 1, float(shares[tables.units[at] - 1]))

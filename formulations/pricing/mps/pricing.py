@@ -134,11 +134,11 @@ def best_patterns(points: RatePoints, choices: Choices, values: PlaceValues, flo
     """
     close, nodes = effort.close, effort.nodes
     members, worth = np.full((effort.room, max(points.most, 1)), NONE), np.zeros(effort.room)
-    taken, best, nothing = 0, float(floor), Choices(choices.order[:0], choices.first[:1], choices.copies)
-    heap, waiting = np.empty((2 * points.most + 2 * nodes + 4, 2), np.int64), 0
-    opened, alive, visits = [Node(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)], [nothing], [effort.visits]
+    taken, best, nothing = np.int64(0), float(floor), Choices(choices.order[:0], choices.first[:1], choices.copies)
+    heap, waiting = np.empty((2 * points.most + 2 * nodes + 4, 2), np.int64), np.int64(0)
+    opened, alive, visits = [Node(np.int64(0), (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)], [nothing], [effort.visits]
     for root in root_nodes(points):
-        waiting = push(heap, waiting, NEVER, len(opened))
+        waiting = push(heap, waiting, np.int64(NEVER), len(opened))
         opened.append(root)
         alive.append(choices)
         visits.append(effort.visits)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from provision.formulations.pricing.mps.kernels import NONE, TRIES, arrange, settle
+from provision.formulations.pricing.mps.kernels import NONE, arrange, settle
 from provision.formulations.pricing.mps.pricing import RISE, Effort, PlaceValues, Priced, best_patterns, choices_of
 from provision.formulations.pricing.mps.rate_points import rate_points, together_rps
 from provision.formulations.pricing.mps.schedule import SCHEDULE
@@ -121,11 +121,12 @@ def hardened(tables: PointTables, roles: Ints, size: Ints, harder_first: Ints, h
     many steps are first tried at once. A check starts from the units that the members have so far; the check of the
     final pattern starts anew.
     """
-    reached, units, points = np.empty((3, tables.most), np.int64)
+    most = tables.most
+    reached, units, points = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
     kept, taken = np.empty(len(size), np.int64), 0
     for row in range(len(size)):
         members, many, leap = roles[row].copy(), size[row], LEAP
-        if arrange(tables, members, many, units, points, TRIES) <= 0:
+        if arrange(tables, members, many, units, points) <= 0:
             continue
         kept[taken], taken = row, taken + 1
         reached[:] = 0

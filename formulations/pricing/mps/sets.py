@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from provision.formulations.pricing.listing import TooManyError
-from provision.formulations.pricing.mps.kernels import NONE, TRIES, UNKNOWN, arrange
+from provision.formulations.pricing.mps.kernels import NONE, UNKNOWN, arrange
 from provision.formulations.pricing.mps.schedule import SCHEDULE
 from provision.formulations.pricing.mps.tables import PointTables
 from provision.formulations.pricing.oracle import Running
@@ -73,7 +73,7 @@ class InterferingSets:
     def _arranged(self, demands: Sequence[int]) -> tuple[int, Ints]:
         """The units of a set and its operating points; see ``arrange``."""
         units, points = np.zeros((2, len(demands)), int)
-        return arrange(self.tables, np.array(demands), len(demands), units, points, TRIES), points
+        return arrange(self.tables, np.array(demands), len(demands), units, points), points
 
 
 def _smaller(demands: tuple[int, ...]) -> list[tuple[int, ...]]:

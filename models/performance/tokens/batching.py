@@ -102,7 +102,7 @@ def _iterate(
     beside = core.decoding
     if prompt_tokens > 0 and engine.prompts_alone:
         steps = beside = 0
-    time_ms = _elapsed_ms(core, costs, steps) if steps > 0 else decode_ms(costs, 0, 0)
+    time_ms = _elapsed_ms(core, costs, steps) if steps > 0 else decode_ms(costs, np.int64(0), np.int64(0))
     time_ms = launched_ms(costs, time_ms + prefill_ms(costs, beside, prompt_tokens, attended), beside, prompt_tokens)
     before_ms = _elapsed_ms(core, costs, steps - 1) if steps > 1 else 0.0
     core.chosen_ms = core.now_ms + (before_ms if engine.scheduled_ahead else time_ms)

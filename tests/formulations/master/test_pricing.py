@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from testbeds import random_testbed
 
 from provision.formulations.pricing.mps import roles
-from provision.formulations.pricing.mps.kernels import NONE, TRIES, arrange
+from provision.formulations.pricing.mps.kernels import NONE, arrange
 from provision.formulations.pricing.mps.oracle import demands_of, running
 from provision.formulations.pricing.mps.pricing import Effort
 from provision.formulations.pricing.mps.roles import RolePricing
@@ -48,7 +48,7 @@ def possible(problem, copies):
 
 def holds(problem, pattern):
     points, units = np.zeros((2, len(pattern)), int)
-    return arrange(problem.tables, np.array(pattern), len(pattern), units, points, TRIES) != NONE
+    return arrange(problem.tables, np.array(pattern), len(pattern), units, points) != NONE
 
 
 def priced(problem, values, nodes):
