@@ -97,15 +97,17 @@ class Priced(NamedTuple):
     most: int
 
 
-def choices_of(points: RatePoints, kind: Ints, copies: Ints | None = None) -> Choices:
+def choices_of(points: RatePoints, kind: Ints, copies: Ints | None = None, among: Ints | None = None) -> Choices:
     """The options of some points; ``kind`` (classes,) numbers the models and traffic of each class, or the class itself
-    if it shall have options of its own. Then ``copies`` (classes,) may limit its replicas in a pattern.
+    if it shall have options of its own. Then ``copies`` (classes,) may limit its replicas in a pattern. Only the points
+    ``among`` are used, by default all.
     """
-    keys = np.stack([points.units, kind[points.group], points.model, points.batch])
+    among = np.arange(len(points.units)) if among is None else among
+    keys = np.stack([points.units, kind[points.group], points.model, points.batch])[:, among]
     alike, option = np.unique(keys, axis=1, return_inverse=True)
     order = np.argsort(option.ravel(), kind="stable")
     first = np.searchsorted(option.ravel()[order], np.arange(alike.shape[1] + 1))
-    return Choices(order, first, np.full(len(kind), points.most) if copies is None else copies)
+    return Choices(among[order], first, np.full(len(kind), points.most) if copies is None else copies)
 
 
 @compiled

@@ -12,7 +12,7 @@ import numpy as np
 
 from provision.formulations.pricing.mps.kernels import NONE, arrange, settle
 from provision.formulations.pricing.mps.pricing import RISE, Effort, PlaceValues, Priced, best_patterns, choices_of
-from provision.formulations.pricing.mps.rate_points import rate_points, together_rps
+from provision.formulations.pricing.mps.rate_points import RatePoints, rate_points, together_rps
 from provision.formulations.pricing.mps.schedule import SCHEDULE
 from provision.formulations.pricing.mps.tables import PointTables
 from provision.formulations.search.problem import Group
@@ -59,8 +59,23 @@ class RolePricing:
             tables.most, instance.shared_rule)
         kind = np.array([models[roles[several[0]].models] if common[several[0]] else len(roles) + number
                          for number, several in enumerate(self.members)])
-        self.choices = choices_of(self.points, kind, limits)
+        self.choices = choices_of(self.points, kind, limits, self._useful())
         self.harder_first, self.harder = _next_harder(roles)
+
+    def _useful(self) -> Ints:
+        """The points that some role of their class has in its tables, where no other point of the role is better."""
+        tables, points, found = self.tables, self.points, []
+        size = max(points.batch.max(initial=0), tables.batch.max(initial=0)) + 1
+        models = max(points.model.max(initial=0), tables.model.max(initial=0)) + 1
+
+        def keys(group: Ints, of: RatePoints | PointTables, at: Ints) -> Ints:
+            return ((group * models + of.model[at]) * (tables.limit + 1) + of.units[at]) * size + of.batch[at]
+
+        for group, several in enumerate(self.members):
+            at = np.concatenate([np.arange(tables.first[one, 0], tables.first[one, -1]) for one in several])
+            found.append(keys(np.full(len(at), group), tables, at))
+        every = np.arange(len(points.units))
+        return np.flatnonzero(np.isin(keys(points.group, points, every), np.concatenate(found)))
 
     def priced(self, prices: Ints, floor: int, effort: Effort) -> tuple[list[tuple[int, ...]], Priced]:
         """Patterns whose roles have a total price above a floor, and what the search found; ``prices`` (roles,) are
