@@ -95,7 +95,8 @@ def vacate(tables: SliceTables, state: State, gpu: int, place: int) -> None:
 @compiled
 def furnish(tables: SliceTables, state: State, gpu: int, worth: Floats, draw: np.random.Generator) -> None:
     """Partition an empty GPU at random and fill its slices; a GPU on which nothing can run stays empty."""
-    partition, seen = np.int64(NONE), 0
+    partition: int | np.int64 = np.int64(NONE)
+    seen = 0
     for other in range(len(tables.entry)):
         if tables.entry[other] == state.entry[gpu]:
             seen += 1
@@ -108,7 +109,7 @@ def furnish(tables: SliceTables, state: State, gpu: int, worth: Floats, draw: np
 
 
 @inner
-def divide(tables: SliceTables, state: State, gpu: int, partition: int, order: Ints, worth: Floats) -> float:
+def divide(tables: SliceTables, state: State, gpu: int, partition: int | np.int64, order: Ints, worth: Floats) -> float:
     """Partition an empty GPU and fill its slices, slice types in the given order; return the worth of its replicas."""
     place, gain = np.int64(0), 0.0
     for slice_type in order:
@@ -122,7 +123,8 @@ def divide(tables: SliceTables, state: State, gpu: int, partition: int, order: I
 @compiled
 def best_division(tables: SliceTables, state: State, gpu: int, worth: Floats) -> float:
     """Give an empty GPU the partition whose slices are worth most, filled from large to small; return their worth."""
-    order, most, best, many = np.arange(tables.slots.shape[1])[::-1].copy(), 0.0, np.int64(NONE), 0
+    best: int | np.int64 = np.int64(NONE)
+    order, most, many = np.arange(tables.slots.shape[1])[::-1].copy(), 0.0, 0
     for partition in range(len(tables.entry)):
         if tables.entry[partition] == state.entry[gpu]:
             many, best = many + 1, partition

@@ -138,7 +138,7 @@ def best_patterns(points: RatePoints, choices: Choices, values: PlaceValues, flo
     members, worth = np.full((effort.room, max(points.most, 1)), NONE), np.zeros(effort.room)
     taken, best, nothing = np.int64(0), float(floor), Choices(choices.order[:0], choices.first[:1], choices.copies)
     heap, waiting = np.empty((2 * points.most + 2 * nodes + 4, 2), np.int64), np.int64(0)
-    opened, alive, visits = [Node(np.int64(0), (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)], [nothing], [effort.visits]
+    opened, alive, visits = [Node(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)], [nothing], [effort.visits]
     for root in root_nodes(points):
         waiting = push(heap, waiting, np.int64(NEVER), len(opened))
         opened.append(root)

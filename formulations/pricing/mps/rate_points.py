@@ -384,7 +384,7 @@ def root_nodes(points: RatePoints) -> list[Node]:
     """The nodes that together hold all patterns: for each number of replicas, with power below the power cap, and above
     it.
     """
-    found = [Node(np.int64(0), (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)][:0]
+    found = [Node(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)][:0]
     full_w = max(points.gpu.cap_w - points.gpu.idle_w, 0.0)
     cache, power_w = most_together(points, points.cache), most_together(points, points.power_w)
     for count in range(1, points.most + 1 if len(points.units) else 1):
