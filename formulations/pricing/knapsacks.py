@@ -19,9 +19,6 @@ from provision.models.base.compiled import compiled
 
 Units = NDArray[np.int32]
 
-PARTS_OF_WORTH = (0.25, 0.5, 1.0)
-"""If a pattern does not fit the memory, these prices of all memory are tried, as fractions of the pattern's value."""
-
 
 class Levels(NamedTuple):
     """The ways in which a replica of each role can run at each level, and the resources that they take.

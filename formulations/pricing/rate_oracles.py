@@ -20,6 +20,7 @@ from provision.formulations.pricing.rates import (
     listing_of,
 )
 from provision.formulations.pricing.register import oracle_of, way_of
+from provision.formulations.pricing.schedule import SCHEDULE
 from provision.formulations.search.problem import Problem, Shareable
 from provision.models.base.arrays import Floats
 from provision.models.base.clock import NEVER, Deadline
@@ -27,8 +28,6 @@ from provision.models.base.tolerances import DUST
 
 STEPS = 10**6
 """If patterns are priced by roles, the most valuable role has this value; values are whole numbers."""
-EFFORT = 1
-"""The effort with which RoleRates searches for the best pattern."""
 
 
 class RoleRates(RateOracle):
@@ -38,7 +37,7 @@ class RoleRates(RateOracle):
     cost, it carries at most the lower end.
     """
 
-    coarse, hardest, together = True, EFFORT, False
+    coarse, hardest, together = True, SCHEDULE.effort, False
 
     def __init__(self, problem: Problem, shared: Shareable) -> None:
         self.problem, self.shared = problem, shared
@@ -70,7 +69,7 @@ class RoleRates(RateOracle):
         values = each[best, np.arange(len(best))]
         scale = STEPS / max(values.max(initial=0.0), 1e-9)
         above = 0 if fills else math.ceil(floor * scale)
-        priced = self.oracle.price(np.ceil(values * scale).astype(np.int64), above, EFFORT)
+        priced = self.oracle.price(np.ceil(values * scale).astype(np.int64), above, SCHEDULE.effort)
         bounds, plans = [], []
         for pattern in sorted(priced.patterns, key=lambda one: -int(values[list(one)].sum()))[:TRIED]:
             roles, runs = list(pattern), self.oracle.running(pattern)

@@ -1,12 +1,12 @@
-"""Sets the numbers that steer the listing of patterns where replicas take turns, or where only an oracle tells which
-patterns are valid, and tells what each number trades.
+"""Sets the numbers that steer pricing for every way of sharing, and tells what each number trades. Rooms of single ways
+have schedules of their own.
 """
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class ListingSchedule:
+class PricingSchedule:
     """The numbers.
 
     Attributes
@@ -23,6 +23,16 @@ class ListingSchedule:
         the random factors on prices differ from 1.
     listed
         The most patterns of a setting; the patterns of the highest rates are kept.
+    effort
+        The effort of pricing roles at rates of a grid.
+    kept, block, sparse
+        The most undominated rows of a list; the rows of the first block that is searched for them, where each further
+        block has twice as many; and the part of the rows below which the remaining ones are copied to a new table.
+    parts
+        If a pattern does not fit the memory, these prices of all memory are tried, as fractions of the pattern's value.
+    longest, cells
+        Of isolated replicas: the most prices that the table of a knapsack distinguishes; and the most cells of one
+        table of replica sets, where workloads that need more cells together are divided among several tables.
     """
 
     ways: int = 2_000_000
@@ -32,6 +42,13 @@ class ListingSchedule:
     draws: int = 12
     noise: float = 0.7
     listed: int = 300
+    effort: int = 1
+    kept: int = 2000
+    block: int = 4096
+    sparse: float = 0.7
+    parts: tuple[float, ...] = (0.25, 0.5, 1.0)
+    longest: int = 200_000
+    cells: int = 2**22
 
 
-SCHEDULE = ListingSchedule()
+SCHEDULE = PricingSchedule()

@@ -35,7 +35,7 @@ def test_batches_start_full_or_after_the_delay():
     assert done == pytest.approx([5.0, 5.0, 5.0, 10.0])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 8), st.floats(0, 2), st.floats(0.1, 0.9))
 def test_all_are_answered_after_their_own_time_and_work_is_kept(devices, processes, batch, delay, load):
     """Nobody is answered before a lone batch of one could be; nothing is left out."""

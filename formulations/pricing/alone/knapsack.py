@@ -12,11 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from provision.formulations.pricing.schedule import SCHEDULE
 from provision.models.base.compiled import compiled
 from provision.models.base.tolerances import DUST
 
-LONGEST = 200_000
-"""The most prices that a table distinguishes."""
 SAME, START = -1, -2
 """Entries of the table that are no role. SAME: a lower price carries as much. START: no replica is taken yet."""
 
@@ -62,7 +61,7 @@ class Knapsack:
             free = int(np.where(self.costs == 0, self.credit_rps, 0).argmax())
             return self._alike(free, rate_rps, least)
         best = int((self.costs / self.credit_rps).argmin())
-        bulk = max(0, math.floor((self._reach(rate_rps, least) - LONGEST) / self.costs[best]))
+        bulk = max(0, math.floor((self._reach(rate_rps, least) - SCHEDULE.longest) / self.costs[best]))
         rest_rps = max(0.0, rate_rps - bulk * self.credit_rps[best])
         reach = self._reach(rest_rps, least)
         self._fill(reach)

@@ -10,11 +10,9 @@ segments of the best slice type.
 import numpy as np
 from numpy.typing import NDArray
 
+from provision.formulations.pricing.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import STRICT
-
-MOST_CELLS = 2**22
-"""The most cells of one table. Workloads that need more cells together are divided among several tables."""
 
 
 def cheapest_replica_sets(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_replicas: Ints) -> Ints:
@@ -45,7 +43,7 @@ def cheapest_replica_sets(throughput_rps: Floats, costs: Ints, rate_rps: Floats,
         left = left[np.argsort(-most[left], kind="stable")]
         while len(left):
             reach = int(most[left[0]])
-            size = max(1, MOST_CELLS // ((reach + 1) * (int(least) + 1)))
+            size = max(1, SCHEDULE.cells // ((reach + 1) * (int(least) + 1)))
             rows, left = left[:size], left[size:]
             counts[rows] = _replica_set(throughput_rps[rows], costs, rate_rps[rows], int(least), reach)
     return counts

@@ -13,7 +13,7 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.pricing.knapsacks import PARTS_OF_WORTH, Levels, pattern_at, worth_of
+from provision.formulations.pricing.knapsacks import Levels, pattern_at, worth_of
 from provision.formulations.pricing.oracle import Pattern, Priced, Running, WayOfSharing
 from provision.formulations.pricing.rates import (
     GENEROUS,
@@ -27,6 +27,7 @@ from provision.formulations.pricing.rates import (
     RateOracle,
     listing_of,
 )
+from provision.formulations.pricing.schedule import SCHEDULE as PRICING
 from provision.formulations.pricing.settings import UNLIMITED, Setting, Way
 from provision.formulations.pricing.shared_mig.capacities import NetworkCapacities
 from provision.formulations.pricing.shared_mig.levels import bounded_levels, planned_levels, searched_levels
@@ -279,7 +280,7 @@ class NetworkOracle:
         """
         found: dict[Pattern, None] = {}
         highest = 0
-        for part in (0.0, *PARTS_OF_WORTH):
+        for part in (0.0, *PRICING.parts):
             gib_price, fitting = part * highest / self.memory_gib, True
             most = worth_of(levels, values, self.copies, gib_price, SCHEDULE.promising)
             highest = highest or int(most.max(initial=0))
@@ -305,7 +306,7 @@ class NetworkOracle:
         level = int(most.argmax())
         ways = pattern_at(levels, level, values, self.copies, 0.0)
         if levels.memory_gib[level, ways].sum() > self.memory_gib:
-            for part in PARTS_OF_WORTH:
+            for part in PRICING.parts:
                 gib_price = part * highest / self.memory_gib
                 dearer = worth_of(levels, values, self.copies, gib_price, 1.0)
                 all_gib = int(np.ceil(gib_price * self.memory_gib * (1 + SINGLE)))

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.pricing.knapsacks import PARTS_OF_WORTH, Levels, pattern_at, worth_of
+from provision.formulations.pricing.knapsacks import Levels, pattern_at, worth_of
 from provision.formulations.pricing.oracle import Pattern, Priced, Running, WayOfSharing
 from provision.formulations.pricing.schedule import SCHEDULE
 from provision.formulations.pricing.temporal.levels import UNDISTURBED, UNLIMITED, Grid, levels_of, pressures_of
@@ -255,7 +255,7 @@ class TurnsOracle:
         """
         found: dict[Pattern, None] = {}
         highest = 0
-        for part in (0.0, *PARTS_OF_WORTH):
+        for part in (0.0, *SCHEDULE.parts):
             gib_price, fitting = part * highest / self.memory_gib, True
             pairs = sorted((pair for sides in splits for pair in self._pairs(sides, values, copies, gib_price)),
                            key=lambda pair: -pair[0])
@@ -281,7 +281,7 @@ class TurnsOracle:
     def _most(self, splits: list[list[_Side]], values: NDArray[np.int64], floor: int) -> int:
         """An upper bound on the value of any pattern."""
         least = self._highest(splits, values, 0.0)
-        for part in PARTS_OF_WORTH if least > floor else ():
+        for part in SCHEDULE.parts if least > floor else ():
             gib_price = part * least / self.memory_gib
             all_gib = int(np.ceil(gib_price * self.memory_gib * (1 + SINGLE)))
             least = min(least, self._highest(splits, values, gib_price) + all_gib)

@@ -20,7 +20,7 @@ def pools_of(counts):
     return Problem(read("igniter-testbed-12").replace(fleet=tuple(fleet))).pools
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.tuples(st.integers(0, 4), st.integers(0, 3), st.one_of(st.none(), st.integers(0, 3))),
        st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9)), min_size=1, max_size=4), st.integers(0, 8),
        st.integers(-1, 40))

@@ -24,7 +24,7 @@ def on_t4s(workloads, **limits) -> Instance:
                       for at, (model, slo_ms, rate_rps) in enumerate(workloads)]})
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6), st.booleans())
 def test_the_best_pair_is_that_of_all_pairs(seed, limited):
     draw = np.random.default_rng(seed)

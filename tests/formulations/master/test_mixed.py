@@ -47,7 +47,7 @@ def _most_used(member, network, compute):
 
 
 @given(profile=slices, pair=st.lists(members, min_size=2, max_size=4), extra=members)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_further_neighbour_slows_everybody(profile, pair, extra):
     """Nobody is faster beside one workload more, and every latency covers at least the work itself."""
     before, after = DATA.predict(profile, pair), DATA.predict(profile, [*pair, extra])
@@ -58,7 +58,7 @@ def test_a_further_neighbour_slows_everybody(profile, pair, extra):
 
 
 @given(profile=slices, pair=st.lists(members, min_size=2, max_size=4))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_latency_is_that_of_the_longest_batch_slowed_by_the_utilisation(profile, pair):
     """A batch takes Z + S / (1 - U), at most Z + P S; U is the most at any rate up to the routed one."""
     compute, launching = int(profile[0]), sum(member.processes for member in pair)

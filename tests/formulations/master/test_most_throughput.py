@@ -70,7 +70,7 @@ def test_no_content_is_worth_more_than_is_told(fleet, shared, rule):
     assert known >= 8
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.sampled_from([("v100", "half_slo"), ("v100", "queueing"), ("a100-80gb", "queueing")]),
        st.integers(0, 10**6), st.floats(0.3, 1.0))
 def test_no_pattern_is_worth_more_than_exact_pricing_says(kind, seed, part):

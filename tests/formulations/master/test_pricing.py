@@ -76,7 +76,7 @@ def rising(problem, draw, most=10**6):
 drawn = given(seed=st.integers(0, 30), draw=st.integers(0, 10**6))
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @drawn
 def test_the_dearest_set_is_found(seed, draw):
     problem = Sharing(random_testbed(5, seed))
@@ -89,7 +89,7 @@ def test_the_dearest_set_is_found(seed, draw):
     assert all(one.count(member) <= problem.copies[member] for one in patterns for member in one)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @drawn
 def test_a_search_cut_short_still_bounds(seed, draw):
     problem = Sharing(random_testbed(6, seed))

@@ -76,7 +76,7 @@ def can_share(data, roles):
     return False
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 10**6), resources=st.integers(1, 2), order=st.sampled_from([1.0, 2.0, 3.0, 40.0]),
        effort=st.integers(0, 1))
 def test_contents_run_and_nothing_is_worth_more_than_the_bound(seed, resources, order, effort):

@@ -1,6 +1,7 @@
 """Cheapest covers against all covers."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import given
@@ -52,7 +53,7 @@ def test_sums_that_lose_a_digit_still_cover():
 
 def test_a_great_rate_is_covered_in_bulk(monkeypatch):
     """Beyond the longest table the bound stays below the price of the cover, and near it."""
-    monkeypatch.setattr(knapsack, "LONGEST", 50)
+    monkeypatch.setattr(knapsack, "SCHEDULE", replace(knapsack.SCHEDULE, longest=50))
     found = Knapsack(np.array([10.0, 7.0]), np.array([11, 8]), 1, exact=False).cheapest(1003.0, 1)
     exact = min(11 * many + 8 * max(0, -(-(1003 - 10 * many) // 7)) for many in range(102))
     assert found.counts @ np.array([10, 7]) >= 1003

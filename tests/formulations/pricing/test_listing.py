@@ -1,5 +1,7 @@
 """Undominated rows, and lists made of them: brute force agrees, and a list that is cut off is not complete."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -23,7 +25,7 @@ def test_undominated_rows_are_those_of_brute_force(rows):
     """Blocks of three rows: most tables have several."""
     table = np.array(rows, float)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(listing, "BLOCK", 3)
+        patch.setattr(listing, "SCHEDULE", replace(listing.SCHEDULE, block=3))
         found = undominated(table)
     every = set(map(tuple, rows))
     best = [row for row in every

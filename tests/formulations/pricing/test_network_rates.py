@@ -77,7 +77,7 @@ def values_of(oracle, problem, every, per_rps, bonus):
     return found
 
 
-@settings(max_examples=25, deadline=None, phases=[Phase.generate])
+@settings(max_examples=25, phases=[Phase.generate])
 @given(st.integers(0, 10**6), st.floats(0, 1))
 def test_no_pattern_exceeds_the_bound_and_the_best_is_found(seed, part):
     oracle, problem, slice_type, data, per_rps, bonus = drawn(seed)
@@ -92,7 +92,7 @@ def test_no_pattern_exceeds_the_bound_and_the_best_is_found(seed, part):
     assert priced.most >= best * (1 - 1e-9)
 
 
-@settings(max_examples=25, deadline=None, phases=[Phase.generate])
+@settings(max_examples=25, phases=[Phase.generate])
 @given(st.integers(0, 10**6), st.floats(0, 1))
 def test_no_pattern_exceeds_the_bound_for_most_throughput(seed, part):
     """Requests/s beyond a limit of the group have a lower value, and only some replicas have a bonus."""
@@ -112,7 +112,7 @@ def test_no_pattern_exceeds_the_bound_for_most_throughput(seed, part):
         assert nodes < 10**6 or best == 0 or part == 1 or found.most <= best * 1.1
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6), st.floats(0.3, 1.1))
 def test_all_patterns_above_a_floor_are_listed(seed, part):
     oracle, problem, slice_type, data, per_rps, bonus = drawn(seed)
@@ -126,7 +126,7 @@ def test_all_patterns_above_a_floor_are_listed(seed, part):
     assert found.complete and useful <= listed
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(0, 10**6))
 def test_busy_replicas_never_take_more_than_the_time_of_their_slice(seed):
     """Processes whose batches never take longer than their hold times take no more of the slice's time than all."""

@@ -44,7 +44,7 @@ WORKLOADS = st.lists(st.tuples(st.sampled_from(["resnet50", "vgg19"]), st.intege
                      min_size=1, max_size=3, unique=True)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(WORKLOADS, st.sampled_from(["half_slo", "queueing"]), st.sampled_from(["v100", "t4"]), st.integers(0, 10**6),
        st.integers(0, 1))
 def test_nothing_is_worth_more_than_pricing_says(workloads, rule, gpu, seed, effort):
@@ -57,7 +57,7 @@ def test_nothing_is_worth_more_than_pricing_says(workloads, rule, gpu, seed, eff
         assert (worth <= most * (1 + 1e-6) + 1e-5).all()
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(WORKLOADS, st.sampled_from(["half_slo", "queueing"]), st.integers(0, 10**6), st.floats(0.95, 0.999))
 @example([("resnet50", 54, 106), ("vgg19", 69, 219)], "half_slo", 0, 0.96875)  # a point beaten at all corners only
 def test_every_pattern_above_a_floor_is_listed_or_dominated(workloads, rule, seed, part):
@@ -111,7 +111,7 @@ def test_no_bound_exceeds_the_value_of_all_rates():
     assert most <= 1 + 1e-5
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(WORKLOADS, st.sampled_from(["half_slo", "queueing"]), st.sampled_from(["v100", "t4"]), st.integers(0, 10**6))
 def test_patterns_carry_what_the_models_say(workloads, rule, gpu, seed):
     instance = mixed(workloads, rule)

@@ -13,7 +13,7 @@ COSTS = st.lists(st.integers(1, 7), min_size=1, max_size=4)
 
 
 @given(data=st.data(), costs=COSTS, least=st.integers(0, 3))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_cheaper_cover_exists(data, costs, least):
     """The cover carries the rate with enough segments, and brute force finds none cheaper."""
     rates = st.integers(0, 30)

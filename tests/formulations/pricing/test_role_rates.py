@@ -55,7 +55,7 @@ def holds(profile, replicas) -> bool:
                and found.throughput_rps >= one.rate_rps for one, found in zip(replicas, told, strict=True))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(PROFILES, st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 4, 8]), st.floats(0.02, 0.6),
        st.floats(0.02, 0.6), st.floats(0, 1))
 def test_nothing_that_the_models_allow_is_worth_more_than_pricing_says(profile, batch, other, part, rest, weight):
@@ -67,7 +67,7 @@ def test_nothing_that_the_models_allow_is_worth_more_than_pricing_says(profile, 
         assert rates @ per_rps <= priced(profile, per_rps).most * (1 + 1e-9)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(PROFILES, st.floats(0.1, 0.9), st.lists(st.floats(0, 1), min_size=9, max_size=9))
 def test_patterns_for_plans_hold_at_all_rates_up_to_theirs(profile, weight, parts):
     found = priced(profile, np.array([weight, 1 - weight]) / [one[2] for one in WORKLOADS])

@@ -83,7 +83,7 @@ def _tail_ms(problem, role, member, found):
 @pytest.mark.parametrize(("rest", "models"), [(NETWORK, NETWORK_MODELS), (TURNS, TURNS_MODELS)],
                          ids=["network", "turns"])
 @given(data=st.data())
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_contents_hold_at_their_rates_and_below(rest, models, data):
     """Every content that is offered has operating points that hold, whatever part of the rates is routed."""
     _patterns_hold(_problem(data, rest, models), data)
@@ -92,7 +92,7 @@ def test_contents_hold_at_their_rates_and_below(rest, models, data):
 @pytest.mark.parametrize(("rest", "models"), [(NETWORK | RANDOM, NETWORK_MODELS), (TURNS | RANDOM, TURNS_MODELS)],
                          ids=["network", "turns"])
 @given(data=st.data())
-@settings(max_examples=2, deadline=None, phases=[Phase.generate])
+@settings(max_examples=2, phases=[Phase.generate])
 def test_contents_keep_their_percentiles_under_queueing(rest, models, data):
     """The same for the percentile of requests; searches there are slower, so that failures are not made smaller."""
     _patterns_hold(_problem(data, rest, models), data)
@@ -135,7 +135,7 @@ def test_single_requests_that_take_longer_than_a_batch_are_planned_for():
 
 
 @given(data=st.data())
-@settings(max_examples=8, deadline=None, phases=[Phase.generate])
+@settings(max_examples=8, phases=[Phase.generate])
 def test_no_shared_slice_is_worth_more_than_the_bound(data):
     """Replicas drawn at random, at rates of their roles, that hold by the scalar path are worth no more than told."""
     problem = _problem(data, NETWORK, NETWORK_MODELS)
@@ -144,7 +144,7 @@ def test_no_shared_slice_is_worth_more_than_the_bound(data):
 
 
 @given(data=st.data())
-@settings(max_examples=2, deadline=None, phases=[Phase.generate])
+@settings(max_examples=2, phases=[Phase.generate])
 def test_no_shared_slice_is_worth_more_than_the_bound_under_queueing(data):
     """The same for the percentile of requests."""
     problem = _problem(data, NETWORK | RANDOM, NETWORK_MODELS)
@@ -173,7 +173,7 @@ def _no_more_than_the_bound(problem, data):
 
 
 @given(data=st.data())
-@settings(max_examples=2, deadline=None, phases=[Phase.generate])
+@settings(max_examples=2, phases=[Phase.generate])
 def test_no_gpu_in_turns_is_worth_more_than_the_bound_under_queueing(data):
     """Parts drawn at random that keep their percentiles at the rates of their roles are worth no more than told."""
     problem = _problem(data, TURNS | RANDOM, TURNS_MODELS)
@@ -200,7 +200,7 @@ def _no_more_in_turns_than_the_bound(problem, data):
 
 
 @given(data=st.data())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_no_gpu_in_turns_is_worth_more_than_the_bound(data):
     """Parts drawn at random are worth no more than told at the roles that their capacities reach."""
     problem = _problem(data, TURNS, TURNS_MODELS)
@@ -228,7 +228,7 @@ def test_no_gpu_in_turns_is_worth_more_than_the_bound(data):
 
 @given(times_ms=st.lists(st.floats(0.1, 50), min_size=1, max_size=12), rate_rps=st.floats(0.1, 500),
        upto=st.floats(1, 2), part=st.floats(0, 1), fill_s=st.floats(0.005, 0.5))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_utilisation_lies_between_the_least_and_the_most(times_ms, rate_rps, upto, part, fill_s):
     """The scalar path's busy time of a rate is no more than plans and no less than bounds reckon with."""
     role, batch = Role(("m",), 1.0, rate_rps, rate_rps * upto), len(times_ms)
@@ -244,7 +244,7 @@ def test_utilisation_lies_between_the_least_and_the_most(times_ms, rate_rps, upt
 
 
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_no_neighbours_delay_a_batch_less_than_the_bound(data):
     """Under random arrivals, the predicted batch times of replicas on a slice are at least ``least_hold_ms``. They are
     equal if the neighbours run batches of 1 of the model that delays least.

@@ -105,7 +105,7 @@ def test_igniter_takes_the_cheapest_type_that_can_do_all():
     assert {gpu.gpu for gpu in mixed.plan.gpus} == {"v100"}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_counts_of_types_are_the_cheapest_that_satisfy_all_cuts(data):
     draw = np.random.default_rng(data.draw(st.integers(0, 10**6)))

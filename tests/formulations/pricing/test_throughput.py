@@ -104,7 +104,7 @@ def test_the_shared_sample_has_answers_of_both_kinds():
 
 
 @pytest.mark.parametrize("latency_budget", ["half_slo", "queueing"])
-@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sets(st.integers(0, 7), min_size=1, max_size=4), st.randoms(use_true_random=False), st.integers(0, 2))
 def test_no_points_beat_the_bound_of_a_set(latency_budget, chosen, random, effort):
     """Random points that hold by the scalar path are worth no more; the points found are worth what is said."""

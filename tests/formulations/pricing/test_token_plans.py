@@ -54,7 +54,7 @@ def test_half_of_the_gpus_break_them():
     assert "chat: TTFT" in simulate(problem, half, 30).late
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 @given(st.floats(1, 900), st.floats(1.0, 3.0))
 def test_more_traffic_and_more_headroom_need_no_fewer_gpus(rate_rps, factor):
     few, many, roomy = (

@@ -124,7 +124,7 @@ def _plan(instance, gpus, chosen):
 
 @pytest.mark.parametrize("throughput", [False, True])
 @pytest.mark.parametrize("maker", MAKERS, ids=lambda one: one.__name__)
-@settings(max_examples=4, deadline=None, derandomize=True)
+@settings(max_examples=4, derandomize=True)
 @given(seed=st.integers(0, 10**6))
 def test_it_finds_the_best_of_all_plans_with_one_replica_each(maker, throughput, seed):
     instance = of_one_replica(maker(seed), throughput)
@@ -133,7 +133,7 @@ def test_it_finds_the_best_of_all_plans_with_one_replica_each(maker, throughput,
     assert answer.plan is None or provision.verify(instance, answer.plan).ok
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=12, derandomize=True)
 @given(seed=st.integers(0, 10**6))
 def test_the_product_proves_no_more_and_plans_no_better(seed):
     """All ways of sharing, for all objectives, with limits and variants."""

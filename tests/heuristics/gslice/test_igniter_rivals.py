@@ -20,7 +20,7 @@ def alone(instance, replica, batch):
     return data.predict("whole", [member])[0]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(1, 12), st.integers(0, 200))
 def test_gpulets_plus_fills_gpus_in_pairs(count, seed):
     """Every workload once, at most two on a GPU, the second on all that is left and in time when it came."""

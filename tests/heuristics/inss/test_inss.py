@@ -68,7 +68,7 @@ def test_shares_fill_every_gpu_that_is_used(members):
             assert (units[on] == wishes[on]).all()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(places, parts)
 def test_batches_that_are_found_hold_for_the_verifier(actions, rates):
     """Whatever Algorithm 1 calls satisfied is so with all the batches that it decides."""
@@ -86,7 +86,7 @@ def test_batches_that_are_found_hold_for_the_verifier(actions, rates):
         assert waits_ms + found.latency_ms <= one.workload[found.workload].slo_ms * (1 + 1e-9)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(0, SYSTEM.workloads - 1), st.integers(1, 40), st.floats(0.05, 3))
 def test_alone_the_batch_is_the_largest_that_holds(index, units, part):
     """Brute force over all batches by the scalar model; where the search gives up, the half-way batch is too slow."""
@@ -153,7 +153,6 @@ def test_other_objectives_are_refused():
         provision.solve(INSTANCE.replace(objective="min_gpus"), "inss")
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_files_that_are_no_policies_are_refused(data):
     """Cut short, or with bytes changed: an InputError, or a policy all the same."""
@@ -185,7 +184,7 @@ def test_weights_survive_their_file(tmp_path):
 FULL_BATCHES = INSTANCE.with_policy(latency_budget="full_batches")
 
 
-@settings(deadline=None, max_examples=2)
+@settings(max_examples=2)
 @given(st.permutations(range(8)), st.tuples(st.floats(0.05, 1.0), st.floats(0.05, 1.0)))
 def test_most_throughput_of_full_batches_is_that_of_brute_force(order, parts):
     """Two workloads on one GPU under eq. 2: every split of the units and every pair of batches."""
@@ -299,7 +298,7 @@ TWO_TYPES = INSTANCE.replace(
 )
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.tuples(*[st.tuples(st.integers(0, 4), st.integers(0, LEVELS - 1))] * SYSTEM.workloads))
 def test_two_gpu_types_hold_for_the_verifier(actions):
     """Batches on V100s and T4s together, each with its own coefficients, units and neighbours."""

@@ -23,7 +23,7 @@ def test_buckets_keep_the_tokens():
     assert len({round(one.prompt) for one in found}) == 2  # below and above 256 tokens
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.lists(st.floats(0.05, 3), min_size=4, max_size=4), st.floats(0.5, 4), st.integers(0, 3))
 def test_program_is_as_cheap_as_every_deal_tried(loads, price, least):
     """Two buckets of two slices on two pools: 3 x 3 ways to deal them."""

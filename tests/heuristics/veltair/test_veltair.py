@@ -95,7 +95,7 @@ def versions(draw):
     return candidates[draw(st.integers(0, len(candidates) - 1))]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(versions(), st.integers(1, 64))
 def test_interference_never_speeds_up(one, cores):
     """A layer beside nobody takes its time alone, beside others no less."""
@@ -104,7 +104,6 @@ def test_interference_never_speeds_up(one, cores):
     assert (np.diff(times_s) >= -1e-12).all()
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(1e-5, 1e-2), st.floats(1e4, 1e8)), min_size=1, max_size=8))
 def test_transfers_share_the_bandwidth(tenants):
     """Stretched transfers just fit DRAM; nobody is stretched when they fit anyway."""
@@ -118,7 +117,6 @@ def test_transfers_share_the_bandwidth(tenants):
         assert total == pytest.approx(CPU.dram_bps, rel=1e-5)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=40))
 def test_dominant_versions(pairs):
     """The frontier is what a look at every pair says, without doubles."""
@@ -163,7 +161,6 @@ def chains(draw):
     return until_s, np.concatenate([[0], np.cumsum(target_s)])
 
 
-@settings(deadline=None)
 @given(chains(), st.data())
 def test_least_cores(chain, data):
     """The fewest groups of cores that keep the target or come close to the fastest, as tried one by one."""
@@ -175,7 +172,6 @@ def test_least_cores(chain, data):
     assert least_cores(until_s, target_s, begin, end) == GRAIN * (1 + np.flatnonzero(enough)[0])
 
 
-@settings(deadline=None)
 @given(chains(), st.floats(0, 64))
 def test_blocks_cover_the_chain_once(chain, idle):
     """Both ways to cut follow the layers in order; the one of the text stays within average plus threshold."""

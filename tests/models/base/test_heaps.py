@@ -3,13 +3,12 @@
 import heapq
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from provision.models.base.heaps import drop_first, push
 
 
-@settings(deadline=None)  # the first call compiles
 @given(st.lists(st.integers(-5, 5) | st.none(), max_size=60))
 def test_rows_come_out_as_from_heapq(steps):
     """A number is added as a key, None takes the first row off."""

@@ -68,7 +68,7 @@ def test_local_regression_follows_its_neighbours_not_the_far_ones():
     assert abs(flat / 5 - 1) > 0.2
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seeds, st.integers(1, len(KEYS)))
 def test_a_table_is_exact_at_measured_points(seed, count):
     random = np.random.default_rng(seed)
@@ -91,7 +91,7 @@ def test_a_table_with_holes_continues_straight_lines():
     assert found == pytest.approx(points.latency_ms, rel=0.05)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seeds, st.tuples(*[st.floats(0, 2)] * 4, st.floats(0.5, 1.5)))
 def test_pairwise_recovers_known_coefficients(seed, coefficients):
     known, random = PairwiseInterference(*coefficients), np.random.default_rng(seed)
@@ -120,7 +120,7 @@ def information(jacobians, chosen):
     return np.mean([np.linalg.slogdet(np.eye(rows.shape[-1]) + one.T @ one)[1] for one in rows])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seeds, st.integers(1, 4))
 def test_no_exchange_of_one_point_improves_a_design(seed, count):
     jacobians = np.random.default_rng(seed).normal(0, 0.1, (2, 9, 3))

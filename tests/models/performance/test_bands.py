@@ -27,7 +27,7 @@ def seen(high, **where):
     return SeenErrors(points=30, quantiles=tuple(high**one for one in deviations), **where)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(logs, st.floats(0.05, 0.95), st.floats(0.001, 0.049))
 def test_more_confidence_is_never_a_narrower_band(found, confidence, more):
     one = SeenErrors(points=len(found), quantiles=quantiles(found))
@@ -36,7 +36,7 @@ def test_more_confidence_is_never_a_narrower_band(found, confidence, more):
     assert [one.ratio(level) for level in LEVELS] == pytest.approx(one.quantiles)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(logs)
 def test_levels_that_a_sample_does_not_resolve_lie_outside_of_it(found):
     low, *_, high = quantiles(found)

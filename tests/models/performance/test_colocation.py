@@ -44,7 +44,7 @@ def changed(**fields):
     return content
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(members, min_size=1, max_size=5), st.integers(0, 2))
 def test_scalar_and_arrays_agree(group, absent):
     solo = [solo_terms(V100, one.model, one.batch, one.sm_share) for one in group]
@@ -57,13 +57,13 @@ def test_scalar_and_arrays_agree(group, absent):
     assert not throughput_rps[len(group) :].any()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(members, min_size=1, max_size=4), members)
 def test_a_further_neighbour_never_shortens_a_batch(group, further):
     assert (times_ms([*group, further])[: len(group)] >= times_ms(group)).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(members, min_size=2, max_size=4), st.integers(0, V100.max_batch), st.integers(0, UNITS))
 def test_a_stronger_neighbour_never_shortens_a_batch(group, batches, units):
     last = group[-1]
@@ -73,7 +73,7 @@ def test_a_stronger_neighbour_never_shortens_a_batch(group, batches, units):
     assert (times_ms([*group[:-1], stronger])[:-1] >= times_ms(group)[:-1] * (1 - 1e-12)).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(members, min_size=1, max_size=3), st.integers(0, V100.max_batch), st.integers(0, UNITS))
 def test_a_larger_batch_or_smaller_share_never_shortens_it(group, batches, units):
     first = group[0]

@@ -83,7 +83,7 @@ def test_interference_is_the_linear_model_on_utilisation_at_the_share():
     assert 1.05 < worst < 1.4
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.data())
 def test_scalar_path_and_arrays_agree(data):
     """Executions beside a replica on the other part, and alone."""
@@ -107,7 +107,7 @@ def test_scalar_path_and_arrays_agree(data):
     assert found[0].latency_ms >= alone[0].latency_ms * (1 - 1e-12)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 4), st.floats(1, 300)), min_size=1, max_size=3, unique_by=lambda one: one[0]),
        st.integers(0, 5), st.sampled_from([ALONE, 0.0, 0.1, 0.3]))
 def test_fitted_batches_are_the_smallest_that_any_duty_cycle_has(load, share, pressure):
@@ -127,7 +127,7 @@ def test_fitted_batches_are_the_smallest_that_any_duty_cycle_has(load, share, pr
         assert holds[(size == found).all(axis=1)].all()
 
 
-@settings(deadline=None, max_examples=8)
+@settings(max_examples=8)
 @given(rates)
 def test_plans_hold_and_the_exact_method_is_never_worse(drawn):
     """On four GPUs: honest methods' plans hold, ours has one wherever another does, with no more GPUs."""

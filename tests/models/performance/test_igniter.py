@@ -99,7 +99,7 @@ def test_ffd_with_allocation_keeps_slos():
     assert result.verified and len(result.plan.gpus) == 6
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(1, 60), st.integers(0, 10**6), st.sampled_from(["igniter", "ffd++"]))
 def test_plans_of_generated_instances_verify(workloads, seed, name):
     instance = generate(workloads, seed)
@@ -116,7 +116,7 @@ def test_generated_instances_are_repeatable():
         generate(0, 1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(members, min_size=1, max_size=5), st.sampled_from([V100, T4]))
 def test_scalar_and_arrays_agree(group, data):
     found = data.predict("whole", group)
@@ -131,7 +131,7 @@ def test_scalar_and_arrays_agree(group, data):
         assert [one.throughput_rps for one in found] == pytest.approx(throughput_rps[:-1], rel=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(members, min_size=1, max_size=5), members)
 def test_more_neighbours_never_make_faster(group, newcomer):
     before, after = V100.predict("whole", group), V100.predict("whole", [*group, newcomer])

@@ -26,7 +26,7 @@ def with_memory(instance, mib, **more):
     return instance.replace(performance=[data.model_copy(update={"models": models})])
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.integers(1, 64), st.floats(1, 9000)), min_size=1, max_size=5), st.integers(1, 200))
 def test_both_readings_agree(points, batch):
     sizes, mib = sorted({size for size, _ in points}), sorted(one for _, one in points)

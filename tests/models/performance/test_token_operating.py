@@ -37,7 +37,7 @@ def test_bursts_carry_less_and_keep_their_limits():
     assert late(rate, limits, 9, bursts) <= 0.01
 
 
-@settings(max_examples=2, deadline=None)
+@settings(max_examples=2)
 @given(st.floats(5, 60), st.floats(1.3, 3), st.sampled_from(["ttft_ms", "tpot_ms", "e2e_ms"]))
 def test_looser_limits_and_a_faster_engine_carry_no_less(limit_ms, factor, which):
     """Up to the resolution of the rates, which are found by replays."""

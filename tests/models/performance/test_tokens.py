@@ -40,7 +40,7 @@ def played(draw):
     return np.cumsum(gaps), prompt, output, engine, clients
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(played(), st.booleans())
 @example((np.zeros(5), [1, 1, 4, 1, 1], [1] * 5, Engine(3, 2, 1, 80), Clients(2)), False)  # two are answered at once
 def test_agrees_with_iteration_by_iteration(case, cached):
@@ -57,7 +57,7 @@ def test_agrees_with_iteration_by_iteration(case, cached):
     assert cached or ((table["first_ms"] > table["sent_ms"]) & (table["end_ms"] >= table["first_ms"])).all()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(played(), st.data())
 def test_agrees_where_prompts_begin_alike(case, data):
     """Requests reuse whole blocks of their prompts, some of which nobody holds alone."""
@@ -90,7 +90,7 @@ def test_launching_bounds_iterations_with_long_prompts(prompt, bound):
     assert end_ms[0] == pytest.approx(end_ms[1])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(played())
 def test_memory_for_all_preempts_nobody(case):
     planned_ms, prompt, output, engine, clients = case

@@ -66,7 +66,7 @@ keys = st.tuples(
 )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(keys, st.tuples(numbers, numbers), min_size=1, max_size=6))
 def test_perf_analyzer_files_come_back_as_they_were(capsys, tmp_path_factory, points):
     folder = tmp_path_factory.mktemp("perf")
@@ -97,7 +97,7 @@ def test_perf_analyzer_takes_another_percentile(capsys, tmp_path):
     assert found == {"bert": [("whole", 8, 1, 100.0, 8.0)]}
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(keys.map(lambda key: (key[0], *key[2:])), st.tuples(numbers, numbers), min_size=1, max_size=6))
 def test_model_analyzer_tables_come_back_as_they_were(capsys, tmp_path_factory, points):
     path = tmp_path_factory.mktemp("model") / "metrics-model-inference.csv"

@@ -46,7 +46,7 @@ def test_a_band_becomes_the_distribution_that_it_is_of():
     assert spread.at(0.95) == pytest.approx(1.2) and spread.at(0.5) == pytest.approx((0.9 * 1.2) ** 0.5)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.floats(0.5, 0.98), st.floats(0, 0.5), st.floats(0, 0.5))
 def test_more_confidence_asks_for_no_less(confidence, service, rates):
     uncertainty = Uncertainty(service=service, rates=rates)

@@ -18,7 +18,7 @@ REPLICAS = st.tuples(st.integers(1, 33), st.integers(1, 5), st.integers(2, 40))
 BUDGET_MS = 100.0
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(REPLICAS, st.floats(5, 45))
 def test_no_size_in_between_is_worse_than_those_that_count(replica, hold_ms):
     batch, processes, burst = replica
@@ -32,7 +32,7 @@ def test_no_size_in_between_is_worse_than_those_that_count(replica, hold_ms):
     assert most_rps(sizes_up_to(burst, batch, processes)).min() <= every.min() * (1 + 1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(2, 64), st.floats(1, 1000), st.sampled_from([0.05, 0.01, 0.001]))
 def test_routing_hardly_ever_sends_more_than_is_counted_on(burst, whole_rps, late):
     known = steps(burst, whole_rps, late)
@@ -42,7 +42,7 @@ def test_routing_hardly_ever_sends_more_than_is_counted_on(burst, whole_rps, lat
         assert binom.sf(size - 1, burst - 1, most_rps / whole_rps) == pytest.approx(RARE * late, rel=1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(REPLICAS, st.floats(4, 48), st.floats(1, 3000))
 def test_a_part_of_a_workload_is_carried_better_and_every_answer_agrees(replica, hold_ms, whole_rps):
     batch, processes, burst = replica
@@ -59,7 +59,7 @@ def test_a_part_of_a_workload_is_carried_better_and_every_answer_agrees(replica,
     assert rule.tail_ms(batch, processes, found, rps * (1 - 1e-6), BUDGET_MS - hold_ms) <= BUDGET_MS * (1 + 1e-6)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 32), st.integers(2, 32), st.floats(1, 3000), st.floats(0, 20))
 def test_between_two_bends_no_more_is_carried_than_the_rule_allows(batch, burst, whole_rps, load_ms):
     rule = Queueing(Traffic(burst=burst, whole_rps=whole_rps))
@@ -71,7 +71,7 @@ def test_between_two_bends_no_more_is_carried_than_the_rule_allows(batch, burst,
     assert (between_rps <= rule.capacity_rps(batch, 1, at_ms, load_ms + at_ms, BUDGET_MS) * (1 + 1e-5)).all()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(1, 32), st.integers(2, 32), st.floats(1, 500), st.floats(4, 48))
 def test_turns_for_bursts_agree_with_the_cycles_that_they_allow(batch, burst, whole_rps, cycle_ms):
     rule = Queueing(Traffic(burst=burst, whole_rps=whole_rps))

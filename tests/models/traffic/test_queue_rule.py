@@ -20,7 +20,7 @@ TRAFFIC = Traffic()
 POINTS = st.tuples(st.integers(1, 300), st.integers(1, 10))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.integers(1, 5), st.integers(1, 3), st.floats(0, 2), st.floats(0, 1), st.floats(0.2, 1.1), st.integers(0, 99)
 )
@@ -65,7 +65,7 @@ def test_every_load_of_the_table_needs_at_least_the_patience_of_a_smaller_one():
     assert (np.diff(turns, axis=2) >= 0).all()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(POINTS, st.floats(1, 1000), st.floats(0.01, 3), st.floats(1, 3))
 def test_rooms_and_capacities_are_inverse_and_monotone(point, budget_ms, load, ratio):
     """A room's capacity is the rate; longer holds carry less, higher rates and shorter budgets leave less room."""

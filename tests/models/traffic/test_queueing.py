@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from provision.models.base.tolerances import LOOSE, TOLERANCE
@@ -19,7 +19,6 @@ def point(batch, processes, latency_ms, overlap=1.0):
     return OperatingPoints(np.array([batch]), np.array([processes]), np.array([latency_ms]), np.array([rps]))
 
 
-@settings(deadline=None)
 @given(st.integers(1, 64), st.integers(1, 5), st.floats(1, 50), st.floats(0.5, 1), st.floats(1.05, 8))
 def test_the_highest_rate_is_judged_to_hold_and_a_higher_one_not(batch, processes, latency_ms, overlap, budgets):
     only, budget_ms = point(batch, processes, latency_ms, overlap), latency_ms * budgets
@@ -31,7 +30,6 @@ def test_the_highest_rate_is_judged_to_hold_and_a_higher_one_not(batch, processe
     assert RULE.tail_ms(batch, processes, found, rate_rps * 1.01 + 1e-3 * found.throughput_rps, delay_ms) > budget_ms
 
 
-@settings(deadline=None)
 @given(st.integers(1, 64), st.integers(1, 5), st.floats(1, 50), st.floats(1.05, 8))
 def test_planning_leaves_no_more_of_a_rate_than_bounds_allow_for(batch, processes, latency_ms, budgets):
     only, budget_ms = point(batch, processes, latency_ms), latency_ms * budgets * (1 + TOLERANCE)
@@ -41,7 +39,6 @@ def test_planning_leaves_no_more_of_a_rate_than_bounds_allow_for(batch, processe
     assert not rate_rps or beyond > budget_ms
 
 
-@settings(deadline=None)
 @given(st.integers(1, 32), st.floats(0.5, 400), st.floats(0, 5), st.floats(6, 100), st.floats(1, 1.5))
 def test_a_room_shrinks_with_the_rate_and_grows_with_the_budget(batch, rate_rps, load_ms, budget_ms, factor):
     room = RULE.room_ms(batch, rate_rps, load_ms, budget_ms)
@@ -50,7 +47,6 @@ def test_a_room_shrinks_with_the_rate_and_grows_with_the_budget(batch, rate_rps,
     assert RULE.room_ms(batch, rate_rps, load_ms, budget_ms * factor) >= room * (1 - 1e-9)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 32), st.floats(5, 400), st.floats(0, 2), st.floats(6, 100))
 def test_a_batch_that_takes_the_whole_room_is_judged_to_hold(batch, rate_rps, load_ms, budget_ms):
     hold_ms = float(RULE.room_ms(batch, rate_rps, load_ms, budget_ms)) * (1 - 1e-6)

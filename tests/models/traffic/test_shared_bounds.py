@@ -37,7 +37,7 @@ def longest_batches(think, work, processes, random, batches=100):
     return longest
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.tuples(TIMES, TIMES, st.integers(1, 3)), min_size=1, max_size=3), st.integers(0, 9))
 def test_no_batch_of_a_network_takes_longer_than_its_bound(replicas, seed):
     """Played under processor sharing with smaller batches and pauses; the bound is between alone and Z + P S."""

@@ -244,7 +244,7 @@ def test_without_mig_mode(node):
     assert process.gpuInstanceId == 0xFFFFFFFF
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.sampled_from([FULL, 5, HALF, QUARTER, EIGHTH, DOUBLE]), st.booleans()), max_size=12))
 def test_capacity_is_what_can_still_be_created(tmp_path_factory, wishes):
     """After any history the capacity of a profile tells whether the driver makes another, and none overlap."""

@@ -50,7 +50,7 @@ def least(layouts, free):
 LAYOUTS = [[], [("1g.6gb", 0)], [("1g.6gb", 3)], [("2g.12gb", 0)], [("2g.12gb", 2)], [("1g.6gb", 0), ("1g.6gb", 2)]]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.lists(st.sampled_from(LAYOUTS), min_size=2, max_size=3), st.integers(1, 2))
 def test_the_moves_are_the_fewest_and_none_means_none(layouts, free):
     found = defragment(cluster(layouts), free=free)

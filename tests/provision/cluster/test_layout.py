@@ -34,7 +34,7 @@ def _first_fit(gpu, on, order):
     return placed
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sampled_from(["a100-80gb", "a30", "h100-80gb"]), st.data())
 def test_every_answer_is_that_of_the_enumeration(name, data):
     gpu = gpu_type(name)

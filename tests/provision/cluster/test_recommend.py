@@ -106,7 +106,7 @@ LAYOUTS = [[("4g.40gb", 0), ("3g.40gb", 4)], [("3g.40gb", 0), ("3g.40gb", 4)], [
            [("7g.80gb", 0)], [("1g.10gb", one) for one in range(7)], [("2g.20gb", 4), ("1g.10gb", 0)], []]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_every_state_on_the_way_stands_and_serves(data):
     """Random layouts before and after; every step is walked, and the target is reached."""

@@ -137,7 +137,7 @@ class Reader(HTMLParser):
 
 
 @given(st.lists(valid_gpus(), max_size=4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_boxes_are_to_scale_inside_their_gpu_and_apart(gpus):
     drawing = Drawing(plan(*(one for one, _ in gpus)))
     assert sorted(index for row in drawing.rows for index in row.gpus) == list(range(len(gpus)))
@@ -164,7 +164,7 @@ def check_replicas(box):
 
 
 @given(st.lists(valid_gpus(), max_size=3), st.integers(40, 160))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_every_output_takes_every_valid_plan(gpus, width):
     drawn = plan(*(one for one, _ in gpus))
     lines = printed(drawn, width=width).splitlines()

@@ -99,7 +99,7 @@ def configured(content, begin=""):
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(cases)
 def test_mig_parted(case):
     """The YAML keeps the schema and the counts; a device stands in one entry; checkpoints carry the placements."""
@@ -199,7 +199,7 @@ def delay_ms(instance, predicted, together):
     return max(0.0, instance.workload[predicted.workload].slo_ms / 2 - (0.0 if shared else predicted.latency_ms))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @example((0, 8))
 @example((1, 8))
 @given(cases)
@@ -239,7 +239,7 @@ ROUTES = ("gateway.yaml", "istio.yaml")
 """Files of kinds that are not Kubernetes' own."""
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @example((0, 8), "kubernetes")
 @example((1, 8), "kubernetes")
 @given(cases, st.sampled_from(["kubernetes", "kubernetes-device-plugin"]))
@@ -361,7 +361,7 @@ def one_slice(profile, name="bert"):
     return Plan(version=1, instance="x", gpus=(PlannedGpu(gpu="a100-80gb", mig=True, slices=slices),)), instance
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(cases)
 def test_deployment_map(case):
     """Every segment of a plan that is not refused is a row."""

@@ -103,7 +103,7 @@ def alone(*pieces):
     return instance, Plan(version=1, instance="one", gpus=(PlannedGpu(gpu="a100-80gb", mig=True, slices=slices),))
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @example((0, 8))
 @example((1, 8))
 @given(cases)
@@ -170,7 +170,7 @@ def _takes(expressions, start, profile):
     return all((one[2] in device) != bool(one[1]) for one in allowed)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @example((0, 8))
 @example((1, 8))
 @given(cases)
@@ -229,7 +229,7 @@ def test_percents_that_overload_a_replica_are_refused():
         percents("a", [(10.0, 10.0)] * 3)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @example((0, 8))
 @example((1, 8))
 @given(cases)

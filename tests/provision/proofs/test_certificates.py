@@ -231,7 +231,7 @@ def test_solve_writes_what_check_proof_accepts(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out) == {"instance": "parvagpu-s1", "proven": True, "bound": 10.24, "why": ""}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=2), st.integers(0, 15), st.integers(0, 3),
        st.none() | st.integers(3, 5))
 def test_the_least_price_is_that_of_every_set(replicas, asked, least, most):
@@ -250,7 +250,7 @@ def test_a_price_of_too_many_sets_is_a_lower_bound():
     assert (10**12 + 7) * price / rate <= found * (1 + 1e-12) and found <= -(-(10**12 + 7) // rate) * price
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.lists(st.lists(st.tuples(st.integers(0, 6), st.none() | st.integers(0, 3)), min_size=1, max_size=2),
                 min_size=1, max_size=3), st.data(), st.integers(0, 20))
 def test_affordable_is_what_counting_finds(tiers, data, units):

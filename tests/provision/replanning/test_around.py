@@ -33,7 +33,7 @@ def weighted(instance, before, plan):
     )
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 @given(factor=st.floats(0.3, 1.8))
 def test_never_dearer_than_from_scratch(few, plan, factor):
     new = changed(few, {"rate": factor})

@@ -42,7 +42,7 @@ rate = st.integers(5, 110).map(float)
 
 
 @given(st.tuples(rate, rate), st.tuples(rate, rate), st.sampled_from([0.0, 0.01, 0.2, 1.5]))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_the_weighted_sum_is_that_of_brute_force(before, after, cost):
     running = provision.solve(tiny(before)).plan
     found = replan(tiny(after), running, cost)
@@ -53,7 +53,7 @@ def test_the_weighted_sum_is_that_of_brute_force(before, after, cost):
 
 
 @given(st.floats(0.4, 1.8), st.sampled_from(["master", "greedy", "parvagpu"]))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_plans_hold_and_are_never_dearer_than_from_scratch_and_its_changes(factor, method):
     instance = provision.read("parvagpu-s2")
     running = provision.solve(instance, method).plan

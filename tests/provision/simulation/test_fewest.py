@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import provision
@@ -10,7 +10,6 @@ from provision.simulation.fewest import Servers, by_fewest, one_by_one
 from provision.verification.independent.replays.queues import batched, least_loaded
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 10**6), many=st.integers(2, 4))
 def test_it_sends_requests_where_the_second_verifier_does(seed, many):
     """Both know the fewest requests per weight; replayed replica by replica, the answers are the same."""

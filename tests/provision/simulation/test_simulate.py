@@ -71,7 +71,7 @@ def test_arrivals_do_not_depend_on_the_plan(testbed):
     assert arrived[0] == arrived[1]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     seed=st.integers(0, 1000), seconds=st.floats(0.05, 1), arrival_cv=st.sampled_from([0.0, 0.5, 1.0, 3.0]),
     queue_limit=st.none() | st.integers(1, 20), service_factor=st.floats(0.3, 3), service_cv=st.floats(0, 2),
@@ -100,7 +100,7 @@ def test_lonely_requests_take_the_predicted_time():
     assert one.p50.mean_ms == pytest.approx(100 / 2 - 32 + 10, abs=1e-5)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(slo_ms=st.integers(40, 400), part=st.integers(100, 900), seed=st.integers(0, 100))
 @example(slo_ms=80, part=123, seed=0)
 def test_a_batch_that_starts_when_its_delay_ends_is_in_time(slo_ms, part, seed):

@@ -154,7 +154,7 @@ REPLICA = st.fixed_dictionaries({
 })
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(REPLICA, min_size=1, max_size=3), st.floats(0, 1))
 def test_agrees_with_oracle(replicas, interference):
     """Any slice: the same requests dropped, the same answers to a few nanoseconds, nothing lost."""
@@ -181,7 +181,7 @@ def test_agrees_with_oracle(replicas, interference):
         assert done_ns / MS == pytest.approx([done for _, done in kept], abs=1e-4)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=6).filter(any), st.integers(0, 2000))
 def test_routing_follows_shares(weights, count):
     """At any time every replica has had its share of the requests, to within a few."""

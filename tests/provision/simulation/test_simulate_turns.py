@@ -74,7 +74,7 @@ MEMBER = st.fixed_dictionaries({
 })
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(MEMBER, min_size=1, max_size=4))
 def test_agrees_with_oracle(members):
     """Any ring: the same answers."""

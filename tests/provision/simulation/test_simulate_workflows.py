@@ -99,7 +99,7 @@ def test_a_workflow_of_one_workload_is_that_workload():
     assert bare == stages["only"]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 99), batch=st.sampled_from([1, 4]), copies=st.integers(1, 3), rate_rps=st.floats(1, 150),
        arrival_cv=st.sampled_from([0.0, 1.0, 2.0]))
 def test_no_request_is_lost_between_stages(seed, batch, copies, rate_rps, arrival_cv):

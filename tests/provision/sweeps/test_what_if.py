@@ -208,7 +208,7 @@ def test_shorter_slos_cost_and_longer_ones_save(s2):
 
 
 @given(st.lists(st.lists(st.floats(0, 300), min_size=2, max_size=2), min_size=1, max_size=20))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_the_robust_plan_covers_every_window(rates):
     instance = provision.read("parvagpu-s1")
     names = tuple(one.name for one in instance.workloads[:2])

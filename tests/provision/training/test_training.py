@@ -48,7 +48,7 @@ def reckoned(system, actions, rates_rps):
     return total
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(0, 2**31), st.floats(0.01, 0.3))
 def test_rewards_are_those_of_the_scalar_model(seed, part):
     """At rates so low that every workload is carried, if with late tasks."""

@@ -70,7 +70,7 @@ SERIES = st.lists(st.tuples(st.integers(1, 40), st.floats(1, 50), st.floats(1, 5
                   unique_by=lambda row: row[0])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(SERIES, st.booleans())
 def test_arrays_and_scalars_find_the_same_longest_batches(rows, between):
     """Of tables that are not monotone; none of the sizes up to a batch takes longer than what it is judged by."""
@@ -177,7 +177,7 @@ def test_a_plan_that_routes_more_is_accepted_only_if_it_holds_at_the_rates_asked
     assert not exact.ok and not more.ok
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from(["inceptionv3", "mobilenetv2", "vgg16", "bert"]), st.sampled_from(
     [1, 2, 3, 4, 8, 16]), st.floats(1, 120), st.floats(20, 200)), min_size=2, max_size=3), st.floats(0.05, 1))
 def test_no_lower_rate_takes_longer(drawn, part):

@@ -19,7 +19,7 @@ WEIGHTS = np.array([getattr(AT_ONCE, name) for name in (
 COUNTS = st.integers(1, 40)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_agrees_with_iteration_by_iteration(data):
     """Small engines, short of memory and sequences, so that some are sent back."""
