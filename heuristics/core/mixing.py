@@ -15,15 +15,9 @@ A replica set is some segments that together carry the rate of one workload.
    the chosen segments. If time is left and the plan is not proven optimal, the program of step 2 is also solved in
    whole numbers. Then the segments are assigned to the slots.
 
-The dual prices also prove a lower bound on the cost. If ParvaGPU can plan the instance, its plan is made too,
-unless the plan is proven optimal or time is up; the better plan is returned. If there is no other plan, ParvaGPU's is
-made in any case.
+The dual prices also prove a lower bound on the cost.
 """
 
-import math
-from collections import Counter
-from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -36,13 +30,10 @@ from provision.formulations.pricing.alone.replica_sets import cheapest_replica_s
 from provision.formulations.search.partitions import partitions_of
 from provision.formulations.search.segments import Segments, cap_rps
 from provision.heuristics.core.schedule import GREEDY as SCHEDULE
-from provision.heuristics.parvagpu.parvagpu import METHODS as PARVAGPU_METHODS
-from provision.heuristics.parvagpu.parvagpu import PARVAGPU
 from provision.models.base.arrays import Floats, Ints, distinct_rows
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import LOOSE, SOLVER, TOLERANCE
 from provision.models.problem.instance import Instance
-from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import REPLICA_S
 
@@ -58,11 +49,9 @@ class _Packed(NamedTuple):
 
 
 def mixed(instance: Instance, segments: Segments, until: Deadline) -> tuple[list[Layout] | None, float]:
-    """The better of the mixed layouts and ParvaGPU's, None if the fleet seems too small; and a lower bound on the price
-    of isolated segments.
+    """The mixed layouts, None if the fleet seems too small; and a lower bound on the price of isolated segments.
 
     When only the time to build the plan is left until ``until``, no round of pricing begins after the first ones.
-    ParvaGPU's layouts are made after ``until`` only if there are no others.
     """
     mixing = _Mixing(instance, segments, until)
     partitions, best = mixing.partitions, mixing.best
@@ -71,10 +60,7 @@ def mixed(instance: Instance, segments: Segments, until: Deadline) -> tuple[list
     if until.left_s > mixing.writing_s and (best is None or not _closed(best.value, bound)):
         best = mixing.whole(min(SCHEDULE.whole_s, until.left_s - mixing.writing_s)) or best
     layouts = None if best is None else deal(instance, segments, partitions, best.gpus, best.chosen)
-    if layouts is not None and (until.over or _closed(_weight(instance, layouts), bound)):
-        return layouts, bound
-    found = [one for one in (layouts, _parvagpu(instance, segments)) if one is not None]
-    return min(found, key=partial(_weight, instance), default=None), bound
+    return layouts, bound
 
 
 def cuts_of(instance: Instance, segments: Segments, until: Deadline) -> list[tuple[Ints, Ints]]:
@@ -264,17 +250,3 @@ class _Mixing:
 def _closed(value: float, bound: float) -> bool:
     """Whether no layouts are cheaper than some with this value, since the bound is as high."""
     return value <= bound * (1 + TOLERANCE)
-
-
-def _parvagpu(instance: Instance, segments: Segments) -> list[Layout] | None:
-    """ParvaGPU's layouts; None if it cannot plan the instance or needs more GPUs than there are."""
-    if needs(instance) - PARVAGPU_METHODS[0].features:
-        return None
-    layouts, limit = PARVAGPU.layouts(instance, segments), instance.fleet[0].count
-    return layouts if limit is None or len(layouts) <= limit else None
-
-
-def _weight(instance: Instance, layouts: Sequence[Layout]) -> float:
-    """What the GPUs of layouts add to the objective."""
-    used = Counter(layout.entry for layout in layouts if layout.segments)
-    return math.fsum(objective_of(instance).weight(instance.fleet[entry]) * many for entry, many in used.items())
