@@ -36,14 +36,6 @@ SECONDS = 60.0
 """The longest replay of workloads without tokens, and the minute of ``policy.holds``, in seconds."""
 BEYOND = 0.01
 """The probability that a further minute exceeds the prediction bound."""
-CLEAR = 3.0
-"""A plan is refuted if the fraction of late requests exceeds the allowed fraction by this many standard errors."""
-CLUSTER = 25
-"""If there is only one replay, this many requests count as one independent request.
-
-Late requests come in clusters, which last as long as a queue stays full. A single replay does not show how replays
-vary.
-"""
 
 
 def reports_of(
@@ -182,7 +174,7 @@ def refuted(reports: list[SimulationReport]) -> dict[str, float]:
     for times in _timed(reports):
         late, limit = _late_parts(times), _limit(times)
         error = late.std(ddof=1) / math.sqrt(len(late)) if len(late) > 1 else _clustered(times[0], limit, seconds)
-        if late.mean() > limit + CLEAR * error:
+        if late.mean() > limit + REPLAYS.clear * error:
             over_slo = statistics.fmean(one.over_slo for one in times)
             found[times[0].workload] = max(found.get(times[0].workload, 0.0), 1.0, over_slo, _needed(times, limit))
     return found
@@ -191,7 +183,7 @@ def refuted(reports: list[SimulationReport]) -> dict[str, float]:
 def _clustered(one: SimulatedWorkload, limit: float, seconds: float) -> float:
     """The standard error of the fraction of late requests in one replay, if the true fraction were ``limit``."""
     requests = one.offered_rps * seconds
-    return math.sqrt(limit * (1 - limit) * CLUSTER / requests) if requests > 0 else math.inf
+    return math.sqrt(limit * (1 - limit) * REPLAYS.cluster / requests) if requests > 0 else math.inf
 
 
 def _late_in_minutes(reports: list[SimulationReport]) -> dict[str, float]:

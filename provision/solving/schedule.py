@@ -257,6 +257,11 @@ class ReplaySchedule:
     each_requests
         The requests of each language model in a replay, if ``requests`` allows so many. Near saturation, few tell
         little.
+    clear
+        A plan is refuted if the fraction of late requests exceeds the allowed fraction by this many standard errors.
+    cluster
+        If there is only one replay, this many requests count as one independent request: late requests come in
+        clusters, which last as long as a queue stays full, and a single replay does not show how replays vary.
     """
 
     least_s: float = 1.0
@@ -266,6 +271,8 @@ class ReplaySchedule:
     fewest: int = 3
     requests: float = 4e6
     each_requests: int = 10_000
+    clear: float = 3.0
+    cluster: int = 25
 
 
 @dataclass(frozen=True)
