@@ -15,22 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from provision.formulations.pricing.shared_mig.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints
 from provision.models.performance.closed_network import ClosedNetwork, work_ms_array
-
-MOST_PROCESSES = 12
-"""The most processes on one slice in plans. Up to this number, bounds count processes one by one."""
-PLANNED_PROCESSES = (2, 3, 4, 5, 6, 7, 8, 10)
-PLANNED_USES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.87)
-"""The levels for plans: these numbers of processes (and the most allowed), and these utilisations."""
-SEARCHED_FULL, SEARCHED_USES = 6, (3, 4, 6, MOST_PROCESSES)
-"""The levels that the search over whole plans tries. Levels without a limit on utilisation are tried for all numbers of
-processes up to SEARCHED_FULL; levels with such a limit only for the numbers of processes in SEARCHED_USES.
-"""
-MORE_PROCESSES = (13, 17, 21, 27, 35)
-"""The first numbers of the ranges of processes, beyond MOST_PROCESSES, that bounds distinguish."""
-BOUNDED_USES = (0.0, 0.3, 0.45, 0.55, 0.65, 0.72, 0.78, 0.83, 0.87, 0.9)
-"""The lower ends of the intervals of utilisation that bounds distinguish."""
 
 
 class Level(NamedTuple):
@@ -57,11 +44,11 @@ def planned_levels(clients: int, random_arrivals: bool) -> list[Level]:
     """Levels for plans on a slice with ``clients`` MPS clients. On a slice within the limits of a level, batches slow
     down by no more than the factor of the level.
     """
-    last = min(clients, MOST_PROCESSES)
+    last = min(clients, SCHEDULE.most_processes)
     found = []
-    for most in (*(number for number in PLANNED_PROCESSES if number < last), last):
+    for most in (*(number for number in SCHEDULE.planned_processes if number < last), last):
         if not random_arrivals:
-            found += [Level(1 / (1 - use), most, most, use) for use in PLANNED_USES if 1 / (1 - use) < most]
+            found += [Level(1 / (1 - use), most, most, use) for use in SCHEDULE.planned_uses if 1 / (1 - use) < most]
         found.append(Level(most, most, most, np.inf))
     return found
 
@@ -69,23 +56,23 @@ def planned_levels(clients: int, random_arrivals: bool) -> list[Level]:
 def searched_levels(clients: int, random_arrivals: bool) -> list[Level]:
     """A selection of the levels for plans, for a search that tries every level on every slice."""
     return [level for level in planned_levels(clients, random_arrivals)
-            if (level.processes in SEARCHED_USES if np.isfinite(level.use)
-                else random_arrivals or level.processes <= SEARCHED_FULL)]
+            if (level.processes in SCHEDULE.searched_processes if np.isfinite(level.use)
+                else random_arrivals or level.processes <= SCHEDULE.searched_full)]
 
 
 def bounded_levels(clients: int, random_arrivals: bool) -> list[Level]:
     """Levels for bounds, which cover all patterns. A level has the slowdown of its lower end and the limits of its
     upper end.
     """
-    counted = range(2, min(clients, MOST_PROCESSES) + 1)
-    more = [number for number in MORE_PROCESSES if number <= clients]
+    counted = range(2, min(clients, SCHEDULE.most_processes) + 1)
+    more = [number for number in SCHEDULE.more_processes if number <= clients]
     if random_arrivals:
         ranges = pairwise([*counted, *more, clients + 1])
         return [Level(number, number, following - 1, 1.0) for number, following in ranges]
     found = []
     for number in [*counted, *more[:1]]:
         full, most = 1 - 1 / number, number if number in counted else clients
-        ends = [use for use in BOUNDED_USES if use < full] + [full]
+        ends = [use for use in SCHEDULE.bounded_uses if use < full] + [full]
         found += [Level(1 / (1 - low), number, most, high) for low, high in pairwise(ends)]
     found += [Level(number, number, number, np.inf) for number in counted]
     for number, following in pairwise([*more, clients + 1]):

@@ -12,6 +12,7 @@ import numpy as np
 
 from provision.formulations.pricing.rates import GENEROUS
 from provision.formulations.pricing.shared_mig.run_options import longest_work_ms
+from provision.formulations.pricing.shared_mig.schedule import SCHEDULE
 from provision.formulations.search.problem import Group
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import MISSING
@@ -19,9 +20,6 @@ from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.closed_network import ClosedNetwork, work_ms_array
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.problem.instance import Instance
-
-CELLS = 256
-"""The number of cells into which the hold times of an operating point are divided. More cells make bounds tighter."""
 
 
 class RateOptions(NamedTuple):
@@ -85,8 +83,8 @@ def rate_options(instance: Instance, data: FittedNetworks, profile: str, groups:
                 end_ms = np.minimum(found["think_ms"][:, -1] + clients * found["slice_ms"], budget_ms)
                 fits = (found["first_ms"] <= end_ms) & (found["memory_gib"] <= room_gib)
                 found, end_ms = {key: value[fits] for key, value in found.items()}, end_ms[fits]
-                found["step"] = np.log(end_ms / found["first_ms"]) / CELLS + np.finfo(float).eps
-                hold_ms = found["first_ms"][:, None] * np.exp(found["step"][:, None] * np.arange(CELLS))
+                found["step"] = np.log(end_ms / found["first_ms"]) / SCHEDULE.cells + np.finfo(float).eps
+                hold_ms = found["first_ms"][:, None] * np.exp(found["step"][:, None] * np.arange(SCHEDULE.cells))
                 rps = GENEROUS * rule.capacity_rps(found["batch"][:, None], found["processes"][:, None], hold_ms,
                                                    hold_ms, budget_ms)
                 found["rps"] = np.where(rps >= least_rps, rps, 0.0)
@@ -122,4 +120,4 @@ def _none(clients: int) -> dict[str, Any]:
     """The arrays without any point."""
     whole = dict.fromkeys(("group", "model", "batch", "processes", "name"), np.zeros(0, int))
     return {**whole, **dict.fromkeys(("slice_ms", "cycle_ms", "memory_gib", "first_ms", "step"), np.zeros(0)),
-            "think_ms": np.zeros((0, clients)), "rps": np.zeros((0, CELLS))}
+            "think_ms": np.zeros((0, clients)), "rps": np.zeros((0, SCHEDULE.cells))}

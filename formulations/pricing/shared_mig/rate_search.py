@@ -15,17 +15,14 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.formulations.pricing.shared_mig.rate_options import RateOptions
+from provision.formulations.pricing.shared_mig.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled, inner
 
-MOST_STEPS = 40
-"""The most steps of the iteration that bounds a hold time from below."""
+MOST_STEPS, PARTS, TURNED = SCHEDULE.steps, SCHEDULE.parts, SCHEDULE.turned
+"""Numbers that kernels read as constants."""
 ASIDE = 1e-9
 """Visits that begin this fraction of the time before the end of a batch are not counted, so that rounding adds none."""
-PARTS = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.03, 1.06, 1.1, 1.2)
-"""The prices of all of the slice's time that are tried at first, as fractions of the floor."""
-TURNED = (1.0, 0.9, 0.8, 0.6)
-"""The prices that are tried in the search, as multiples of the best price tried at first."""
 
 
 class GroupValues(NamedTuple):

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.pricing.shared_mig.levels import MOST_PROCESSES, Level, level_times_ms
+from provision.formulations.pricing.shared_mig.levels import Level, level_times_ms
+from provision.formulations.pricing.shared_mig.schedule import SCHEDULE
 from provision.formulations.search.segments import Segments, SliceType
 from provision.models.base.arrays import Floats
 from provision.models.base.tolerances import TOLERANCE
@@ -17,21 +18,20 @@ from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import Workload
 
-UTILISATIONS = (0.0, 0.3, 0.45, 0.55, 0.65, 0.72, 0.78, 0.83, 0.87, 0.9, 1 - 1 / (MOST_PROCESSES + 1))
-"""The lower ends of the intervals of utilisation. At the last one, batches slow down by the factor MOST_PROCESSES + 1.
-"""
 ANY_NUMBER = 10**6
 """More processes than any slice has."""
 
 
 def _levels() -> list[Level]:
-    """The levels for bounds: one for each number of processes up to MOST_PROCESSES, and one for each interval of
+    """The levels for bounds: one for each number of processes that plans have, and one for each interval of
     utilisation, with any number of processes.
 
-    A level for an interval has the slowdown at the lower end of the interval.
+    A level for an interval has the slowdown at the lower end of the interval. In the last interval, batches slow down
+    more than beside the most processes that are counted.
     """
-    ends = zip(UTILISATIONS, (*UTILISATIONS[1:], 1.0), strict=True)
-    by_number = [Level(number, number, number, 1.0) for number in range(2, MOST_PROCESSES + 1)]
+    lower = (*SCHEDULE.bounded_uses, 1 - 1 / (SCHEDULE.most_processes + 1))
+    ends = zip(lower, (*lower[1:], 1.0), strict=True)
+    by_number = [Level(number, number, number, 1.0) for number in range(2, SCHEDULE.most_processes + 1)]
     return by_number + [Level(1 / (1 - low), 2, ANY_NUMBER, high) for low, high in ends]
 
 

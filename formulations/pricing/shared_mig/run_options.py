@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from provision.formulations.pricing.knapsacks import Levels
 from provision.formulations.pricing.shared_mig.levels import Level, level_times_ms
+from provision.formulations.pricing.shared_mig.schedule import SCHEDULE
 from provision.formulations.search.roles import Role
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import FORGIVEN, SINGLE, TOLERANCE
@@ -23,9 +24,6 @@ from provision.models.performance.closed_network import ClosedNetwork, work_ms_a
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.problem.policy import Policy
 from provision.models.traffic.rule import LatencyRule
-
-MOST_STEPS = 50
-"""The most steps of the iteration that bounds batch times from below. The first steps raise them most."""
 
 
 class Visits(NamedTuple):
@@ -219,7 +217,7 @@ def least_hold_ms(think_ms: Floats, slice_ms: Floats, processes: Ints, launching
     others = np.maximum(launching - processes, 0)
     own_ms = think_ms + processes * slice_ms
     hold_ms = own_ms + 0.0 * others
-    for _ in range(MOST_STEPS):
+    for _ in range(SCHEDULE.steps):
         number = 1 + np.floor(hold_ms[..., None] / visits.cycle_ms * (1 - SINGLE))
         delay_ms = (visits.slice_ms * number).min(axis=-1, initial=np.inf)
         longer_ms = own_ms + others * np.minimum(slice_ms, delay_ms)

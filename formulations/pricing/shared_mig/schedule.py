@@ -31,6 +31,23 @@ class NetworksPricing:
         The number of workloads whose choices are computed at once; more of them take more memory.
     mixed
         To how many of the best groups in turn a place of a pattern is given, for the most throughput.
+    steps
+        The most steps of iterations that bound times from below. The first steps raise them most.
+    cells
+        The number of cells into which the hold times of an operating point are divided. More cells make bounds tighter.
+    parts, turned
+        The prices of all of the slice's time that are tried at first, as fractions of the floor; and those tried in the
+        search, as multiples of the best price tried at first.
+    most_processes
+        The most processes on one slice in plans. Up to this number, bounds count processes one by one.
+    planned_processes, planned_uses
+        The levels for plans: these numbers of processes (and the most allowed), and these utilisations.
+    searched_full, searched_processes
+        The levels that the search over whole plans tries. Levels without a limit on utilisation are tried for all
+        numbers of processes up to ``searched_full``; levels with such a limit only for ``searched_processes``.
+    more_processes, bounded_uses
+        The first numbers of the ranges of processes, beyond ``most_processes``, and the lower ends of the intervals of
+        utilisation that bounds distinguish.
     """
 
     nodes: int = 1000
@@ -46,6 +63,17 @@ class NetworksPricing:
     choices: int = 3
     block: int = 256
     mixed: int = 4
+    steps: int = 50
+    cells: int = 256
+    parts: tuple[float, ...] = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.03, 1.06, 1.1, 1.2)
+    turned: tuple[float, ...] = (1.0, 0.9, 0.8, 0.6)
+    most_processes: int = 12
+    planned_processes: tuple[int, ...] = (2, 3, 4, 5, 6, 7, 8, 10)
+    planned_uses: tuple[float, ...] = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.87)
+    searched_full: int = 6
+    searched_processes: tuple[int, ...] = (3, 4, 6, 12)
+    more_processes: tuple[int, ...] = (13, 17, 21, 27, 35)
+    bounded_uses: tuple[float, ...] = (0.0, 0.3, 0.45, 0.55, 0.65, 0.72, 0.78, 0.83, 0.87, 0.9)
 
 
 SCHEDULE = NetworksPricing()
