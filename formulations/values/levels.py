@@ -17,7 +17,7 @@ import numpy as np
 from scipy.sparse import coo_array, csc_array, hstack
 
 from provision.formulations.linear.highs import LinearSolution, Rows, solve_linear
-from provision.formulations.pricing.alone.knapsack import Knapsack
+from provision.formulations.values.covering import least_value
 from provision.formulations.values.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import DUST, SOLVER
@@ -84,13 +84,16 @@ def _pairs(levels: Floats, rate_rps: float) -> Iterator[tuple[int, ...]]:
 
 
 def cheapest(levels: Floats, values: Floats, rates_rps: Sequence[float]) -> Iterator[tuple[int, ...]]:
-    """Yield for each rate the levels, by index, that carry it at the least total value."""
-    costs = np.maximum(np.rint(values * SCHEDULE.units), 1).astype(np.int64)
-    knapsack = Knapsack(levels, costs, counted=1, exact=False)
-    for rate_rps in rates_rps:
-        found = knapsack.cheapest(rate_rps, 1)
-        if found is not None:
-            yield tuple(np.repeat(np.arange(len(levels)), found.counts)[::-1].tolist())
+    """Yield for each rate levels, by index and from the highest on, that carry it at about the least total value."""
+    rps, value = np.append(0.0, levels), np.append(0.0, np.maximum.accumulate(values))
+    counts = np.zeros((len(rates_rps), len(rps) + 1), int)
+    least_value(rps, value, np.array(rates_rps), counts)
+    for rate_rps, held in zip(rates_rps, counts[:, 1:-1], strict=True):
+        found, left_rps = np.repeat(np.arange(len(levels)), held).tolist(), rate_rps - float(held @ levels)
+        while left_rps > rate_rps * DUST:
+            found.append(min(int(np.searchsorted(levels, left_rps * (1 - DUST))), len(levels) - 1))
+            left_rps -= float(levels[found[-1]])
+        yield tuple(sorted(found, reverse=True))
 
 
 class PlaceProgram:

@@ -74,8 +74,6 @@ class ValueSchedule:
         Up to this number of replicas of a replica set are as large as a GPU type allows; two carry the rest.
     new
         The most patterns that are added to the program at once.
-    units
-        The price of the dearest GPU in the whole-number units in which replica sets are priced.
     slos, fineness
         The linear program of a bound: the SLOs at which values of the same models are free, and how fine it is, one
         after the other. Larger programs take longer. Each number of rates divides the next, so that prices over few
@@ -110,7 +108,6 @@ class ValueSchedule:
     lowest: float = 0.08
     full: int = 6
     new: int = 2000
-    units: int = 6000
     slos: int = 5
     fineness: tuple[Fineness, ...] = (Fineness(1, 12, False, 0.03), Fineness(7, 12, False, 0.03),
                                       Fineness(21, 12, True, 0.005), Fineness(63, 48, True, 0.0))
