@@ -13,7 +13,7 @@ value of patterns (`RateOracle.price`).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -100,8 +100,8 @@ class FullFleet:
         self.first = {name: rows.start for name, rows in self.master.rows.items()}
         self.limits: list[Limit] = []
         self.columns, self.rated_already = Known[Column](), Known[Column]()
-        for one in self._alone():
-            self._known(one)
+        for at, slice_type in np.argwhere(self.single_rps > 0).tolist():
+            self.add(slice_type, (Member(at, running_alone(problem, at, slice_type)),))
         lists = [(slice_type, one.listed()) for slice_type, one in oracles]
         self.listed = [(slice_type, one) for slice_type, one in lists if one is not None]
         self.best = np.zeros(len(self.master.right))
@@ -120,7 +120,7 @@ class FullFleet:
                 members = tuple(Member(group_of[one.workload], Running(
                     self.problem.groups[group_of[one.workload]].models.index(self.problem.instance.model_of(one)),
                     one.batch, one.processes, one.sm_share, one.turn)) for one in piece.replicas)
-                found += self._add(slice_types[gpu.gpu, piece.profile], [members])
+                found.append(self.add(slice_types[gpu.gpu, piece.profile], members))
         patterns = [one for one in found if one is not None]
         return patterns if len(patterns) == len(found) else None
 
@@ -193,7 +193,7 @@ class FullFleet:
         for at in np.argsort(-worth.of_totals(patterns), kind="stable")[:TRIED].tolist():
             one = Column(slice_type, *patterns.rated(at))
             self.rated_already.add(one, self.entries(one, together), -sum(one.rps))
-            self._add(slice_type, [one.members])
+            self.add(slice_type, one.members)
 
     @property
     def most_spread(self) -> int:
@@ -215,33 +215,20 @@ class FullFleet:
         patterns, *others = self.columns_of(known)
         fixed = patterns._replace(least=number_of(list(self.columns), kept))
         found = self.master.integral([fixed, *others], time_limit_s)
-        return None if found.x is None else self.filled(found.x, list(self.columns))
+        return None if found.x is None else self.filled(found.x)
 
-    def filled(self, numbers: Floats, patterns: Sequence[Column | None]) -> Filled | None:
-        """The GPUs and patterns of a solution; None if it uses a pattern whose operating points are unknown."""
-        many, gpus = np.split(np.rint(numbers).astype(int), [len(patterns)])
-        taken = [one for one, times in zip(patterns, many, strict=True) for _ in range(times)]
-        known = [one for one in taken if one is not None]
-        return (self.master.gpus(gpus), known) if len(known) == len(taken) else None
+    def filled(self, numbers: Floats) -> Filled:
+        """The GPUs and patterns of a whole-number solution over ``columns`` and partitions."""
+        many, gpus = np.split(np.rint(numbers).astype(int), [len(self.columns)])
+        taken = [one for one, times in zip(self.columns, many.tolist(), strict=True) for _ in range(times)]
+        return self.master.gpus(gpus), taken
 
-    def _alone(self) -> Iterator[Column]:
-        """Every feasible pattern of a single replica."""
-        for at, slice_type in np.argwhere(self.single_rps > 0).tolist():
-            found = self.judge.held(slice_type, (Member(at, running_alone(self.problem, at, slice_type)),))
-            if found is not None:
-                yield found
-
-    def _add(self, slice_type: int, patterns: Iterable[Members]) -> list[Column | None]:
-        """Judge patterns, and add those that are feasible; return them, None for each that is not feasible."""
-        found = [self.judge.held(slice_type, members) for members in patterns]
-        for one in found:
-            if one is not None:
-                self._known(one)
-        return found
-
-    def _known(self, one: Column) -> None:
-        """Add a feasible pattern."""
-        self.columns.add(one, self.entries(one), -sum(one.rps))
+    def add(self, slice_type: int, members: Members) -> Column | None:
+        """Judge a pattern, and add it if it is feasible; return it, None if it is not."""
+        one = self.judge.held(slice_type, members)
+        if one is not None:
+            self.columns.add(one, self.entries(one), -sum(one.rps))
+        return one
 
     def columns_of(self, known: Known[Column], whole: bool = True) -> list[Columns]:
         """The columns of the program: those of ``known`` patterns, of partitions and, unless ``whole``, of missing

@@ -11,8 +11,8 @@ above leave possible: a row per level above says that it misses no more than was
 
 The bound: at any prices, ``FullFleet`` bounds what GPUs in partitions carry beyond the demand (``Limit``). A plan that
 misses something carries no more than this bound and the price of what it misses. So every choice of prices is a row of
-a program over the numbers of GPUs in each partition and over what is missing (Benders decomposition, as in
-``whole_partitions``); its value is a proven bound.
+a program over the numbers of GPUs in each partition and over what is missing (Benders decomposition); its value is a
+proven bound.
 """
 
 from collections.abc import Sequence
@@ -161,8 +161,8 @@ class Rationing:
             return None, found.bound
         many, of_partitions, out, cut, _ = np.split(found.x, np.cumsum(
             [len(patterns.cost), len(partitions.cost), len(weight), len(weight)]))
-        filled = self.fleet.filled(np.concatenate([many, of_partitions]), list(self.fleet.columns))
-        return None if filled is None else (self._shares(np.rint(out) > 0, cut, filled), filled), found.bound
+        filled = self.fleet.filled(np.concatenate([many, of_partitions]))
+        return (self._shares(np.rint(out) > 0, cut, filled), filled), found.bound
 
     def _shares(self, out: Bools, cut: Floats, filled: Filled) -> Floats:
         """The shares of a solution: no more than its replicas carry, since the solver errs."""

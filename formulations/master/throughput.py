@@ -10,11 +10,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from provision.formulations.master.every_set import EverySet, knows_sets
+from provision.formulations.master.every_set import bounds_of_sets
 from provision.formulations.master.fullest import Filled, FullFleet, number_of
 from provision.formulations.master.rates.plans import Column, full_plan
 from provision.formulations.master.schedule import SCHEDULE
-from provision.formulations.master.whole_partitions import whole_partitions
 from provision.formulations.pricing.rate_oracles import rates_of
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem
@@ -79,16 +78,8 @@ class Filling:
 
     def from_columns(self) -> Outcome | None:
         """Prove bounds and make plans from priced patterns; return an Outcome if the fleet is proven too small."""
-        every = EverySet(self.fleet) if knows_sets(self.fleet) else None
-        if every is None or not every.listed(self.search.within(SCHEDULE.turn_s * SCHEDULE.half)):
-            for bound in self.fleet.rounds(self.search.within(SCHEDULE.turn_s)):
-                self.progress.prove(bound)
-            for bound in whole_partitions(self.fleet, self.search.within(SCHEDULE.turn_s)):
-                self.progress.prove(bound)
-        if every is not None and every.listed(self.search.within(SCHEDULE.served_s)):
-            self._close(every)
-            if every.impossible:
-                return Outcome("infeasible", "proved", reason=TOO_SMALL)
+        for bound in self.fleet.rounds(self.search.within(SCHEDULE.turn_s)):
+            self.progress.prove(bound)
         if self.fleet.bound < self.fleet.demand_rps.sum() * (1 - LOOSE):  # a plan carries all rates
             return Outcome("infeasible", "proved", reason=TOO_SMALL)
         if not self.progress.proved:
@@ -118,13 +109,6 @@ class Filling:
             self.progress.offer(None if filled is None else full_plan(self.problem, *filled, self.name))
         return patterns is not None
 
-    def _close(self, every: EverySet) -> None:
-        """Improve bound and plan by an integer program over all sets of workloads that fit slices (``EverySet``)."""
-        for found in every.rounds(self.search.within(SCHEDULE.integral_s)):
-            self.progress.prove(every.fleet.bound)
-            if found is not None:
-                self.progress.offer(full_plan(self.problem, *found, self.name))
-
     def _improve(self) -> None:
         """Alternate between pricing and plans until the plan is proven optimal, time is up, or several rounds bring no
         better plan.
@@ -132,7 +116,7 @@ class Filling:
         If the patterns of the first round make no plan, there is no second round.
         """
         search, sought, present = self.search, Sought(self.fleet, self.search.seed), list[Column]()
-        idle, seconds = 0, SCHEDULE.turn_s
+        idle, seconds, tried = 0, SCHEDULE.turn_s, False
         while idle < SCHEDULE.idle and not self.progress.proved and search.left_s:
             added, better = sought.seek(search.within(seconds * SCHEDULE.half), present), False
             self.progress.prove(self.fleet.bound)
@@ -142,6 +126,10 @@ class Filling:
                 better = self.progress.offer(self._spread(found, min(seconds, search.left_s)))
             elif self.progress.plan is None:
                 return
+            for bound in () if self.progress.proved or tried else bounds_of_sets(
+                    self.fleet, search.within(SCHEDULE.served_s)):
+                self.progress.prove(bound)
+            tried = True
             idle, seconds = (0, seconds) if better else (idle + 1, seconds * SCHEDULE.patience)
 
     def _spread(self, found: Filled, seconds: float) -> Plan | None:

@@ -101,7 +101,7 @@ def whole_numbers(instance: Instance, search: Search) -> Outcome:
     right = fleet.master.sides(demand=fleet.demand_rps * (1 - MISSING))
     found = fleet.master.integral(fleet.columns_of(fleet.columns), min(SCHEDULE.whole_s, search.left_s), right)
     progress.prove(SOLVER * max(1.0, -found.bound) - found.bound)
-    filled = None if found.x is None else fleet.filled(found.x, list(fleet.columns))
+    filled = None if found.x is None else fleet.filled(found.x)
     progress.offer(None if filled is None else full_plan(problem, *filled, master.NAME))
     return progress.outcome("completed")
 

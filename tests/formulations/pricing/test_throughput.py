@@ -17,8 +17,6 @@ from synthetic_sharing import random_sharing
 
 import provision
 from provision.cli import main
-from provision.formulations.master.fullest import FullFleet
-from provision.formulations.master.whole_partitions import whole_partitions
 from provision.formulations.pricing.mps.schedule import InterferencePricing
 from provision.formulations.pricing.rate_oracles import rates_of
 from provision.formulations.search.problem import Problem
@@ -66,22 +64,6 @@ def test_isolated_optima_are_those_of_brute_force(seed):
     instance = isolated(seed)
     best = optimum(instance)
     assert agrees(provision.solve(instance, "master"), best)
-
-
-def test_whole_partitions_bound_every_plan_and_some_more_tightly():
-    """Isolated slices: the bound is at least brute force's optimum."""
-    tightened = 0
-    for seed in range(12):
-        instance = isolated(seed)
-        best, fleet = optimum(instance), FullFleet(Problem(instance), ())
-        for _ in fleet.rounds(Deadline(math.inf)):
-            pass
-        before = fleet.bound
-        for _ in whole_partitions(fleet, Deadline(math.inf)):
-            pass
-        assert best is None or fleet.bound >= best * (1 - 1e-9)
-        tightened += best is not None and fleet.bound < before * 0.999
-    assert tightened
 
 
 def test_the_isolated_sample_has_answers_of_both_kinds():
