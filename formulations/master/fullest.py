@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.linear.restricted import Columns, Known, RestrictedMaster
+from provision.formulations.master.plans import slices_of
 from provision.formulations.master.rates.plans import Column, Judge
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.oracle import Running
@@ -90,9 +91,6 @@ class FullFleet:
         self.least[implied & (self.least <= 1)] = 0
         self.most = np.minimum(members * [group.most for group in groups], ENDLESS)
         self.floor_rps = np.array([group.rate_rps if group.most == 1 else 0.0 for group in groups]) * (1 - MISSING)
-        often = np.max([pool.partitions.max(axis=0) for pool in problem.pools], axis=0)
-        within = np.array([group.rate_rps <= group.cap_rps * (1 + MISSING) for group in groups])
-        self.spreads = np.where(within[:, None], 1, np.maximum(often, 1))
         self.count = np.array([pool.count or 0 for pool in problem.pools], float)
         self.single_rps = np.where(problem.single_rps >= self.floor_rps[:, None], problem.single_rps, 0.0)
         self.master = RestrictedMaster(problem, self.count, demand=self.demand_rps, at_least=self.least,
@@ -110,17 +108,11 @@ class FullFleet:
         """Add the patterns of a plan that keep their SLOs with all replicas busy; return the patterns of all its
         slices, None if some do not keep their SLOs.
         """
-        found: list[Column | None] = []
-        slice_types = {(self.problem.instance.fleet[slice_type.entry].gpu, slice_type.profile): at
-                 for at, slice_type in reversed(list(enumerate(self.problem.segments.slice_types)))}
-        group_of = {self.problem.instance.workloads[member].name: at for at, group in enumerate(self.problem.groups)
-                    for member in group.members}
-        for gpu in plan.gpus:
-            for piece in gpu.slices:
-                members = tuple(Member(group_of[one.workload], Running(
-                    self.problem.groups[group_of[one.workload]].models.index(self.problem.instance.model_of(one)),
-                    one.batch, one.processes, one.sm_share, one.turn)) for one in piece.replicas)
-                found.append(self.add(slice_types[gpu.gpu, piece.profile], members))
+        instance, groups = self.problem.instance, self.problem.groups
+        group_of = {instance.workloads[member].name: at for at, group in enumerate(groups) for member in group.members}
+        found = [self.add(slice_type, tuple(Member(at := group_of[one.workload], Running(
+            groups[at].models.index(instance.model_of(one)), one.batch, one.processes, one.sm_share, one.turn))
+            for one in replicas)) for slice_type, replicas in slices_of(self.problem, plan)]
         patterns = [one for one in found if one is not None]
         return patterns if len(patterns) == len(found) else None
 
@@ -184,6 +176,42 @@ class FullFleet:
         if bound < self.bound:
             self.bound, self.best = bound, duals
 
+    def seek(self, draw: np.random.Generator, until: Deadline, present: Sequence[Column] = ()) -> bool:
+        """Add feasible patterns until a deadline, or until none are found; return whether some were added.
+
+        First patterns are priced at the linear program's duals. If that finds no more, random prices around the duals
+        are used, and a rate counts in full only up to the demand that is left: beyond it, only 1 per request/s. So
+        patterns are found that carry just the demand of one workload, and use the rest of the slice for others.
+
+        Parameters
+        ----------
+        draw
+            The source of random numbers.
+        until
+            When to end.
+        present
+            The patterns of a plan. Each call fixes another random half of them.
+        """
+        kept = [one for one in present if draw.random() < 0.5]
+        asked_rps = self.demand_rps.copy()
+        for one in kept:
+            np.subtract.at(asked_rps, [member.group for member in one.members], one.rps)
+        asked_rps = np.maximum(asked_rps, 0)
+        before, left = len(self.columns), SCHEDULE.again
+        while not until.over:
+            patterns = list(self.columns)
+            known, *others = self.columns_of(self.columns, whole=False)
+            found = self.master.relaxed([known._replace(least=number_of(patterns, kept)), *others])
+            if found is None:
+                break
+            self.price(found.duals)
+            if len(patterns) == len(self.columns):
+                if not left:
+                    break
+                left -= 1
+                self.price(found.duals * draw.uniform(0, 2, len(found.duals)), asked_rps)
+        return len(self.columns) > before
+
     def _add_best(self, slice_type: int, patterns: Listing, worth: GroupPrices, together: bool = True) -> None:
         """Add the TRIED patterns of the highest values.
 
@@ -195,24 +223,11 @@ class FullFleet:
             self.rated_already.add(one, self.entries(one, together), -sum(one.rps))
             self.add(slice_type, one.members)
 
-    @property
-    def most_spread(self) -> int:
-        """The most slices of a type on one GPU, if some workload may not have its whole rate on one GPU; else 1."""
-        return int(self.spreads.max(initial=1))
-
-    def chosen(self, time_limit_s: float, spread: int = 1, kept: Sequence[Column] = ()) -> Filled | None:
+    def chosen(self, time_limit_s: float, kept: Sequence[Column] = ()) -> Filled | None:
         """A whole-number solution over the patterns so far, with those that are ``kept`` among them; None if the
-        integer program finds none in time.
-
-        The program does not know which slices are on one GPU. It counts so little of a replica of a limited workload
-        that replicas on ``spread`` slices of that type on a GPU keep the limit together.
+        integer program finds none in time. The program does not know which slices are on one GPU.
         """
-        known = self.columns
-        if spread > 1:
-            known = Known[Column]()
-            for one in self.columns:
-                known.add(one, self.entries(one, spread=spread), -sum(one.rps))
-        patterns, *others = self.columns_of(known)
+        patterns, *others = self.columns_of(self.columns)
         fixed = patterns._replace(least=number_of(list(self.columns), kept))
         found = self.master.integral([fixed, *others], time_limit_s)
         return None if found.x is None else self.filled(found.x)
@@ -236,18 +251,17 @@ class FullFleet:
         """
         return [self.master.known(known), self.master.partitions, *([] if whole else [self._missing])]
 
-    def entries(self, one: Column, together: bool = True, spread: int = 1) -> list[tuple[int, float]]:
+    def entries(self, one: Column, together: bool = True) -> list[tuple[int, float]]:
         """The entries of a pattern's column, as (row, value) pairs.
 
         If ``together``, the requests/s of a group's replicas are added up and cut to what one GPU may carry of the
-        group, and their number to the least number. Otherwise each replica's requests/s are cut. For ``spread`` see
-        `chosen`.
+        group, and their number to the least number. Otherwise each replica's requests/s are cut.
         """
         first, found = self.first, [(self.first["slices"] + one.slice_type, -1.0)]
         group = np.array([member.group for member in one.members])
         for at in set(group.tolist()):
             rps, number = np.array(one.rps)[group == at], float((group == at).sum())
-            most_rps = float(self.cap_rps[at] / min(spread, self.spreads[at, one.slice_type]))
+            most_rps = float(self.cap_rps[at])
             carried = float(rps.sum() if together else np.minimum(rps, most_rps).sum())
             counted = min(number, float(self.least[at])) if together else number
             found += [(first["demand"] + at, min(carried, most_rps) if together else carried),

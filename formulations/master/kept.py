@@ -14,6 +14,7 @@ import numpy as np
 
 from provision.formulations.master.columns import Duals
 from provision.formulations.master.generation import Generation
+from provision.formulations.master.plans import slice_keys
 from provision.formulations.pricing.oracle import Pattern
 from provision.formulations.pricing.register import oracles_of
 from provision.formulations.search.problem import Problem
@@ -25,7 +26,7 @@ Sorted = dict[DemandClass, list[tuple[float, int]]]
 
 def keep(generation: Generation, kept: KeptColumns) -> None:
     """Replace the content of ``kept`` by the patterns and the last prices of a Generation."""
-    problem, keys = generation.problem, _slice_keys(generation.problem)
+    problem, keys = generation.problem, slice_keys(generation.problem)
     demands: list[Demand] = [role[:3] for role in problem.roles]
     patterns: defaultdict[SliceKey, set[tuple[Demand, ...]]] = defaultdict(set)
     for slice_type, pattern in generation.program.patterns:
@@ -40,7 +41,7 @@ def keep(generation: Generation, kept: KeptColumns) -> None:
 def seed(kept: KeptColumns, generation: Generation) -> None:
     """Add the kept patterns to a Generation, as far as they are valid there."""
     problem, slice_types = generation.problem, dict[SliceKey, int]()
-    for at, key in enumerate(_slice_keys(problem)):
+    for at, key in enumerate(slice_keys(problem)):
         slice_types.setdefault(key, at)
     by_rate, role_of = _by_rate(problem), {role[:3]: at for at, role in enumerate(problem.roles)}
     for key, patterns in kept.patterns.items():
@@ -59,7 +60,7 @@ def prices_of_kept(kept: KeptColumns, generation: Generation) -> Duals:
     role is hardly worth more than a pattern of kept demands.
     """
     problem = generation.problem
-    slices = np.array([kept.slice_prices.get(key, 0.0) for key in _slice_keys(problem)])
+    slices = np.array([kept.slice_prices.get(key, 0.0) for key in slice_keys(problem)])
     known: defaultdict[DemandClass, list[tuple[float, float]]] = defaultdict(list)
     for models, slo_ms, rate_rps in sorted(kept.prices):
         known[models, slo_ms].append((rate_rps, kept.prices[models, slo_ms, rate_rps]))
@@ -68,12 +69,6 @@ def prices_of_kept(kept: KeptColumns, generation: Generation) -> Duals:
         if role.workload_class in known:
             places[at] = _price(role.rate_rps, known[role.workload_class])
     return Duals(0.0, slices, places, np.zeros(0), np.zeros(0))
-
-
-def _slice_keys(problem: Problem) -> list[SliceKey]:
-    """(slice types,) their names."""
-    fleet = problem.instance.fleet
-    return [(fleet[one.entry].gpu, fleet[one.entry].partitioned, one.profile) for one in problem.segments.slice_types]
 
 
 def _price(rate_rps: float, known: Sequence[tuple[float, float]]) -> float:

@@ -1,7 +1,7 @@
 """Turns a whole-number solution of the master program into a plan, and a plan into columns of the program."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from provision.formulations.pricing.register import oracles_of
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.roles import serving
 from provision.models.plans.plan import Plan, Replica
+from provision.models.problem.kept_columns import SliceKey
 
 
 class _Use(NamedTuple):
@@ -56,21 +57,30 @@ def dealt(problem: Problem, partitions: Sequence[NDArray[np.int64]], rows: NDArr
     return deal(problem.instance, problem.segments, problem.partitions, np.concatenate(partitions), rows)
 
 
-def add_plan(columns: PatternColumns, plan: Plan) -> None:
-    """Add the patterns of a plan to the columns, as far as they are valid for whole workloads."""
-    problem, fleet = columns.problem, columns.problem.instance.fleet
-    slice_types = {(fleet[one.entry].gpu, fleet[one.entry].partitioned, one.profile): at
-                   for at, one in reversed(list(enumerate(problem.segments.slice_types)))}
-    row_of = {problem.instance.workloads[member].name: row for group, row in zip(
-        problem.groups, columns.row_of, strict=True) for member in group.members}
+def slice_keys(problem: Problem) -> list[SliceKey]:
+    """(slice types,) their names."""
+    fleet = problem.instance.fleet
+    return [(fleet[one.entry].gpu, fleet[one.entry].partitioned, one.profile) for one in problem.segments.slice_types]
+
+
+def slices_of(problem: Problem, plan: Plan) -> Iterator[tuple[int, tuple[Replica, ...]]]:
+    """Yield the slice type (-1 for none of the Problem's) and the replicas of every slice of a plan."""
+    slice_types = {key: at for at, key in reversed(list(enumerate(slice_keys(problem))))}
     for gpu in plan.gpus:
         for piece in gpu.slices:
-            oracles = oracles_of(problem).get(slice_types.get((gpu.gpu, gpu.mig, piece.profile), -1))
-            rows = [row_of.get(one.workload) for one in piece.replicas]
-            pattern = tuple(sorted(row for row in rows if row is not None))
-            whole = pattern and oracles and len(pattern) == len(rows) and pattern[-1] < len(problem.roles)
-            if whole and oracles and _first(oracles, pattern) is not None:
-                columns.add(slice_types[gpu.gpu, gpu.mig, piece.profile], [pattern])
+            yield slice_types.get((gpu.gpu, gpu.mig, piece.profile), -1), piece.replicas
+
+
+def add_plan(columns: PatternColumns, plan: Plan) -> None:
+    """Add the patterns of a plan to the columns, as far as they are valid for whole workloads."""
+    problem = columns.problem
+    row_of = {problem.instance.workloads[member].name: row for group, row in zip(
+        problem.groups, columns.row_of, strict=True) for member in group.members}
+    for slice_type, replicas in slices_of(problem, plan):
+        oracles = oracles_of(problem).get(slice_type, [])
+        pattern = tuple(sorted(row_of.get(one.workload, len(problem.roles)) for one in replicas))
+        if pattern and pattern[-1] < len(problem.roles) and _first(oracles, pattern) is not None:
+            columns.add(slice_type, [pattern])
 
 
 def _slices(columns: PatternColumns, chosen: Chosen) -> tuple[NDArray[np.int64], list[tuple[int, tuple[Replica, ...]]]]:

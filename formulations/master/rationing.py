@@ -26,7 +26,6 @@ from provision.formulations.linear.restricted import Columns
 from provision.formulations.master.fullest import Filled, FullFleet, Limit
 from provision.formulations.master.rates.plans import full_plan
 from provision.formulations.master.schedule import SCHEDULE
-from provision.formulations.master.throughput import Sought
 from provision.formulations.pricing.rate_oracles import rates_of
 from provision.formulations.search.problem import Problem, groups_of
 from provision.models.base.arrays import Bools, Floats
@@ -81,7 +80,7 @@ class Rationing:
         groups = [group._replace(members=(one,)) for group in groups_of(instance) for one in group.members]
         self.problem = Problem(instance, sorted(groups, key=lambda group: group.members))
         self.fleet = FullFleet(self.problem, rates_of(self.problem))
-        self.sought = Sought(self.fleet, seed)
+        self.draw = np.random.default_rng(seed)
         self.master, self.demand_rps = self.fleet.master, self.fleet.demand_rps
         self.weight = np.array([one.weight for one in instance.workloads]) / instance.policy.planned_rps(1.0)
         self.floor = np.array([floor_of(one.floor, one.max_replicas, one.max_share_per_gpu)
@@ -135,7 +134,7 @@ class Rationing:
             if turn:
                 enough = bound if best is None else best[2] - SOLVER * whole
                 bound = max(bound, self._bound(weight, above, until, enough))
-                if turn > 1 and not self.sought.seek(until):
+                if turn > 1 and not self.fleet.seek(self.draw, until):
                     break
             found, lower = self._chosen(weight, above, until)
             bound = bound if self.fleet.oracles else max(bound, lower)

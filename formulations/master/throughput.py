@@ -5,20 +5,19 @@ patterns of the best plan are fixed, and further patterns are priced at the dual
 fleet and of the demand.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from provision.formulations.master.every_set import bounds_of_sets
-from provision.formulations.master.fullest import Filled, FullFleet, number_of
+from provision.formulations.master.fullest import FullFleet
 from provision.formulations.master.rates.plans import Column, full_plan
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.rate_oracles import rates_of
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
-from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import LOOSE
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
@@ -115,15 +114,15 @@ class Filling:
 
         If the patterns of the first round make no plan, there is no second round.
         """
-        search, sought, present = self.search, Sought(self.fleet, self.search.seed), list[Column]()
+        search, draw, present = self.search, np.random.default_rng(self.search.seed), list[Column]()
         idle, seconds, tried = 0, SCHEDULE.turn_s, False
         while idle < SCHEDULE.idle and not self.progress.proved and search.left_s:
-            added, better = sought.seek(search.within(seconds * SCHEDULE.half), present), False
+            added, better = self.fleet.seek(draw, search.within(seconds * SCHEDULE.half), present), False
             self.progress.prove(self.fleet.bound)
             found = self.fleet.chosen(min(seconds, search.left_s)) if added or not present else None
             if found is not None:
                 present = found[1]
-                better = self.progress.offer(self._spread(found, min(seconds, search.left_s)))
+                better = self.progress.offer(full_plan(self.problem, *found, self.name))
             elif self.progress.plan is None:
                 return
             for bound in () if self.progress.proved or tried else bounds_of_sets(
@@ -131,63 +130,3 @@ class Filling:
                 self.progress.prove(bound)
             tried = True
             idle, seconds = (0, seconds) if better else (idle + 1, seconds * SCHEDULE.patience)
-
-    def _spread(self, found: Filled, seconds: float) -> Plan | None:
-        """The plan of a solution. If it has too much of a limited workload on one GPU, the plan of the first of several
-        solutions that spread such workloads ever more.
-        """
-        plan, spread = full_plan(self.problem, *found, self.name), 1
-        while plan is None and spread < self.fleet.most_spread:
-            spread += 1
-            further = self.fleet.chosen(seconds, spread)
-            plan = None if further is None else full_plan(self.problem, *further, self.name)
-        return plan
-
-
-class Sought:
-    """Finds patterns for a FullFleet.
-
-    First patterns are priced at the linear program's duals. If that finds no more, random prices around the duals are
-    used, and a rate counts in full only up to the demand that is left: beyond it, only 1 per request/s. So patterns are
-    found that carry just the demand of one workload, and use the rest of the slice for others.
-
-    Parameters
-    ----------
-    fleet
-        The FullFleet that gets the patterns.
-    seed
-        Seed of the random prices, and of the random choice of patterns of a plan that are fixed.
-    """
-
-    def __init__(self, fleet: FullFleet, seed: int) -> None:
-        self.fleet, self.draw = fleet, np.random.default_rng(seed)
-
-    def seek(self, until: Deadline, present: Sequence[Column] = ()) -> bool:
-        """Add feasible patterns until a deadline, or until none are found; return whether some were added.
-
-        Parameters
-        ----------
-        until
-            When to end.
-        present
-            The patterns of a plan. Each call fixes another random half of them.
-        """
-        kept = [one for one in present if self.draw.random() < 0.5]
-        asked_rps = self.fleet.demand_rps.copy()
-        for one in kept:
-            np.subtract.at(asked_rps, [member.group for member in one.members], one.rps)
-        asked_rps = np.maximum(asked_rps, 0)
-        before, left = len(self.fleet.columns), SCHEDULE.again
-        while not until.over:
-            patterns = list(self.fleet.columns)
-            known, *others = self.fleet.columns_of(self.fleet.columns, whole=False)
-            found = self.fleet.master.relaxed([known._replace(least=number_of(patterns, kept)), *others])
-            if found is None:
-                break
-            self.fleet.price(found.duals)
-            if len(patterns) == len(self.fleet.columns):
-                if not left:
-                    break
-                left -= 1
-                self.fleet.price(found.duals * self.draw.uniform(0, 2, len(found.duals)), asked_rps)
-        return len(self.fleet.columns) > before

@@ -3,13 +3,12 @@
 In a plan, the replicas of patterns have been assigned their workloads and rates.
 """
 
-from collections import Counter, defaultdict
 from typing import NamedTuple
 
 import numpy as np
 
 from provision.formulations.master.plans import dealt
-from provision.formulations.pricing.alone.assemble import Layout, assemble, capped
+from provision.formulations.pricing.alone.assemble import assemble, capped
 from provision.formulations.pricing.oracle import Running, replica_of
 from provision.formulations.pricing.rates import Member, Members
 from provision.formulations.search.problem import Group, Problem
@@ -107,50 +106,18 @@ def full_plan(problem: Problem, partitions: list[Ints], patterns: list[Column], 
               for at, one in enumerate(patterns)]
     rows = np.zeros((len(problem.instance.workloads) + len(patterns), len(problem.segments.slice_types)), int)
     rows[np.arange(len(patterns)) + len(problem.instance.workloads), [one.slice_type for one in patterns]] = 1
-    first = dealt(problem, partitions, rows)
-    if first is None:
+    layouts = dealt(problem, partitions, rows)
+    if layouts is None:
         return None
-    for spread in (False, True):
-        layouts = _spread(problem, first, patterns, workloads) if spread else first
-        gpu_of = {index - len(problem.instance.workloads): at for at, layout in enumerate(layouts)
-                  for _, index in layout.segments}
-        places = [(at, place, gpu_of.get(at, 0)) for at, one in enumerate(patterns)
-                  for place in range(len(one.members))]
-        rates = _rates(problem, patterns, workloads, places)
-        if rates is not None:
-            routed = [tuple(replica.model_copy(update={"rate_rps": rates[at, place]})
-                            for place, replica in enumerate(one)) for at, one in enumerate(shared)]
-            return assemble(problem.instance, problem.segments, layouts, method, routed)
-    return None
-
-
-def _spread(problem: Problem, layouts: list[Layout], patterns: list[Column],
-            workloads: dict[tuple[int, int], int]) -> list[Layout]:
-    """Layouts in which the patterns of each workload are spread over the GPUs.
-
-    Workloads with few patterns come first. Each pattern gets the free slice of its type on the GPU where its workloads
-    have the fewest requests/s.
-    """
-    first = len(problem.instance.workloads)
-    free: defaultdict[int, list[int]] = defaultdict(list)
-    for gpu, layout in enumerate(layouts):
-        for slice_type, _ in layout.segments:
-            free[slice_type].append(gpu)
-    served = [[workloads[at, place] for place in range(len(one.members))] for at, one in enumerate(patterns)]
-    often = Counter(one for several in served for one in several)
-    segments: list[list[tuple[int, int]]] = [[] for _ in layouts]
-    on_gpu: defaultdict[tuple[int, int], float] = defaultdict(float)
-    for at in sorted(range(len(patterns)), key=lambda at: min(often[one] for one in served[at])):
-        gpus = free[patterns[at].slice_type]
-        unused = (gpu for gpu in gpus if all((one, gpu) not in on_gpu for one in served[at]))
-        gpu = next(unused, -1)
-        if gpu < 0:
-            gpu = min(gpus, key=lambda gpu: sum(on_gpu[one, gpu] for one in served[at]))
-        gpus.remove(gpu)
-        segments[gpu].append((patterns[at].slice_type, first + at))
-        for one, rps in zip(served[at], patterns[at].rps, strict=True):
-            on_gpu[one, gpu] += rps
-    return [Layout(layout.entry, tuple(held)) for layout, held in zip(layouts, segments, strict=True)]
+    gpu_of = {index - len(problem.instance.workloads): at for at, layout in enumerate(layouts)
+              for _, index in layout.segments}
+    places = [(at, place, gpu_of.get(at, 0)) for at, one in enumerate(patterns) for place in range(len(one.members))]
+    rates = _rates(problem, patterns, workloads, places)
+    if rates is None:
+        return None
+    routed = [tuple(replica.model_copy(update={"rate_rps": rates[at, place]}) for place, replica in enumerate(one))
+              for at, one in enumerate(shared)]
+    return assemble(problem.instance, problem.segments, layouts, method, routed)
 
 
 def _workloads(problem: Problem, patterns: list[Column]) -> dict[tuple[int, int], int]:

@@ -12,14 +12,12 @@ from hypothesis import strategies as st
 
 import provision
 from provision.formulations.master.fullest import FullFleet
-from provision.formulations.master.rates.plans import Judge, full_plan
-from provision.formulations.master.throughput import Sought
+from provision.formulations.master.rates.plans import Judge
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rate_oracles import rates_of
 from provision.formulations.pricing.rates import GroupPrices, Member
 from provision.formulations.search.problem import Problem
 from provision.models.base.clock import Deadline
-from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 from provision.models.problem.prediction import predict_slice
 
@@ -164,25 +162,10 @@ def test_contents_are_sought_for_what_others_leave_to_a_whole_gpu():
     instance = small("v100", shared=False, rule="queueing")
     problem = Problem(instance.replace(fleet=[instance.fleet[0].model_copy(update={"count": 2})]))
     fleet = FullFleet(problem, rates_of(problem))
-    sought, present, carried = Sought(fleet, seed=0), [], [fleet.single_rps.sum()]
+    draw, present, carried = np.random.default_rng(0), [], [fleet.single_rps.sum()]
     for _ in range(2):
-        assert sought.seek(Deadline(np.inf), present)
+        assert fleet.seek(draw, Deadline(np.inf), present)
         _, present = fleet.chosen(10)
         carried.append(sum(sum(one.rps) for one in present))
     assert carried == sorted(carried)
     assert 1.3 * carried[0] < carried[-1] <= fleet.bound
-
-
-def test_workloads_with_a_limit_per_gpu_are_spread_over_gpus():
-    """On A100s with MIG and V100s, replicas on one GPU count for no more than the limit."""
-    instance = Instance.model_validate({
-        "version": 1, "name": "limited", "objective": "max_throughput",
-        "policy": {"latency_budget": "half_slo", "safety": 0.9},
-        "fleet": [{"gpu": "a100-80gb", "count": 2}, {"gpu": "v100", "count": 2}],
-        "performance": ["parvagpu-a100", "igniter-v100"],
-        "workloads": [{"name": name, "model": model, "slo_ms": 100, "rate_rps": rate_rps, "max_share_per_gpu": 0.6}
-                      for name, model, rate_rps in (("faces", "resnet50", 400), ("scenes", "vgg19", 200))]})
-    fleet = FullFleet(Problem(instance), ())
-    assert fleet.most_spread == 7 and full_plan(fleet.problem, *fleet.chosen(10.0), "master") is None
-    plan = full_plan(fleet.problem, *fleet.chosen(10.0, spread=7), "master")
-    assert provision.verify(instance, plan).ok and len(plan.gpus) == 4
