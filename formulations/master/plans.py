@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
@@ -15,6 +14,7 @@ from provision.formulations.pricing.oracle import Pattern, PatternOracle, Runnin
 from provision.formulations.pricing.register import oracles_of
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.roles import serving
+from provision.models.base.arrays import Ints
 from provision.models.plans.plan import Plan, Replica
 from provision.models.problem.kept_columns import SliceKey
 
@@ -33,16 +33,14 @@ def plan_of(columns: PatternColumns, chosen: Chosen, method: str) -> Plan | None
     if any(pool.count is not None and many > pool.count for pool, many in zip(problem.pools, gpus, strict=True)):
         return None
     alone, slices = _slices(columns, chosen)
-    rows = np.zeros((len(slices), alone.shape[1]), int)
-    for at, (slice_type, _) in enumerate(slices):
-        rows[at, slice_type] = 1
-    layouts = dealt(problem, chosen.partitions, np.concatenate([alone, rows]))
+    layouts = dealt(problem, chosen.partitions, [slice_type for slice_type, _ in slices], alone)
     if layouts is None:
         return None
     return assemble(problem.instance, problem.segments, layouts, method, [replicas for _, replicas in slices])
 
 
-def dealt(problem: Problem, partitions: Sequence[NDArray[np.int64]], rows: NDArray[np.int64]) -> list[Layout] | None:
+def dealt(problem: Problem, partitions: Sequence[Ints], shared: Sequence[int], alone: Ints | None = None
+          ) -> list[Layout] | None:
     """The GPUs of the chosen partitions, each with its segments; None if the fleet has too few GPUs.
 
     Parameters
@@ -51,10 +49,15 @@ def dealt(problem: Problem, partitions: Sequence[NDArray[np.int64]], rows: NDArr
         The Problem that was solved.
     partitions
         For each pool, (partitions,) the number of GPUs with each partition.
-    rows
-        (rows, slice types) the number of slices: a row of segments for each workload, then a row for each shared slice.
+    shared
+        The slice type of each shared slice.
+    alone
+        (workloads, slice types) the number of replicas that have a slice to themselves; None for none.
     """
-    return deal(problem.instance, problem.segments, problem.partitions, np.concatenate(partitions), rows)
+    rows = np.eye(len(problem.segments.slice_types), dtype=int)[list(shared)]
+    first = np.zeros((len(problem.instance.workloads), rows.shape[1]), int) if alone is None else alone
+    return deal(problem.instance, problem.segments, problem.partitions, np.concatenate(partitions),
+                np.concatenate([first, rows]))
 
 
 def slice_keys(problem: Problem) -> list[SliceKey]:
@@ -83,7 +86,7 @@ def add_plan(columns: PatternColumns, plan: Plan) -> None:
             columns.add(slice_type, [pattern])
 
 
-def _slices(columns: PatternColumns, chosen: Chosen) -> tuple[NDArray[np.int64], list[tuple[int, tuple[Replica, ...]]]]:
+def _slices(columns: PatternColumns, chosen: Chosen) -> tuple[Ints, list[tuple[int, tuple[Replica, ...]]]]:
     """Give places to workloads.
 
     Returns the numbers of replicas that have a slice to themselves, (workloads, slice types); and for every shared

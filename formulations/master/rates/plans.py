@@ -104,9 +104,7 @@ def full_plan(problem: Problem, partitions: list[Ints], patterns: list[Column], 
     shared = [tuple(replica_of(problem.instance, workloads[at, place], member.run)
                     for place, member in enumerate(one.members))
               for at, one in enumerate(patterns)]
-    rows = np.zeros((len(problem.instance.workloads) + len(patterns), len(problem.segments.slice_types)), int)
-    rows[np.arange(len(patterns)) + len(problem.instance.workloads), [one.slice_type for one in patterns]] = 1
-    layouts = dealt(problem, partitions, rows)
+    layouts = dealt(problem, partitions, [one.slice_type for one in patterns])
     if layouts is None:
         return None
     gpu_of = {index - len(problem.instance.workloads): at for at, layout in enumerate(layouts)
