@@ -29,13 +29,13 @@ from provision.formulations.pricing.rate_oracles import running_alone
 from provision.formulations.pricing.rates import (
     GENEROUS,
     NEAR,
-    TRIED,
     GroupPrices,
     Listing,
     Member,
     Members,
     RateOracle,
 )
+from provision.formulations.pricing.schedule import SCHEDULE as PRICING
 from provision.formulations.search.problem import ENDLESS, Problem
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import MISSING, SETTLED
@@ -192,7 +192,7 @@ class FullFleet:
         present
             The patterns of a plan. Each call fixes another random half of them.
         """
-        kept = [one for one in present if draw.random() < 0.5]
+        kept = [one for one in present if draw.random() < SCHEDULE.half]
         asked_rps = self.demand_rps.copy()
         for one in kept:
             np.subtract.at(asked_rps, [member.group for member in one.members], one.rps)
@@ -213,12 +213,12 @@ class FullFleet:
         return len(self.columns) > before
 
     def _add_best(self, slice_type: int, patterns: Listing, worth: GroupPrices, together: bool = True) -> None:
-        """Add the TRIED patterns of the highest values.
+        """Add the patterns of the highest values.
 
         Their rates are upper bounds; patterns that the performance models find feasible are also added with the rates
         that these tell. ``together`` is that of the oracle.
         """
-        for at in np.argsort(-worth.of_totals(patterns), kind="stable")[:TRIED].tolist():
+        for at in np.argsort(-worth.of_totals(patterns), kind="stable")[:PRICING.tried].tolist():
             one = Column(slice_type, *patterns.rated(at))
             self.rated_already.add(one, self.entries(one, together), -sum(one.rps))
             self.add(slice_type, one.members)

@@ -9,7 +9,6 @@ import numpy as np
 from provision.formulations.pricing.oracle import PatternOracle, Running
 from provision.formulations.pricing.rates import (
     GENEROUS,
-    TRIED,
     GroupPrices,
     ListedPatterns,
     Listing,
@@ -71,7 +70,7 @@ class RoleRates(RateOracle):
         above = 0 if fills else math.ceil(floor * scale)
         priced = self.oracle.price(np.ceil(values * scale).astype(np.int64), above, SCHEDULE.effort)
         bounds, plans = [], []
-        for pattern in sorted(priced.patterns, key=lambda one: -int(values[list(one)].sum()))[:TRIED]:
+        for pattern in sorted(priced.patterns, key=lambda one: -int(values[list(one)].sum()))[:SCHEDULE.tried]:
             roles, runs = list(pattern), self.oracle.running(pattern)
             if runs:
                 own, within_rps = self._dealt(roles, prices), rates_rps[roles]

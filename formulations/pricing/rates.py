@@ -18,8 +18,6 @@ from provision.models.base.tolerances import FORGIVEN
 
 GENEROUS = 1 + FORGIVEN
 """The factor by which tables of bounds raise rates and latency budgets. It exceeds all tolerances of the verifier."""
-TRIED = 12
-"""The most patterns, or levels with patterns, that one pricing takes: the best ones."""
 MOST_NAMED, MOST_PRICED = 10, 12
 """The most workloads that patterns distinguish if not all patterns can be listed: on GPUs that replicas share under
 interference, and at all.

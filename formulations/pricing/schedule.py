@@ -23,6 +23,8 @@ class PricingSchedule:
         the random factors on prices differ from 1.
     listed
         The most patterns of a setting; the patterns of the highest rates are kept.
+    tried
+        The most patterns, or levels with patterns, that one pricing of rates takes: the best ones.
     effort
         The effort of pricing roles at rates of a grid.
     kept, block, sparse
@@ -42,6 +44,7 @@ class PricingSchedule:
     draws: int = 12
     noise: float = 0.7
     listed: int = 300
+    tried: int = 12
     effort: int = 1
     kept: int = 2000
     block: int = 4096

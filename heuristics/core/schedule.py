@@ -33,6 +33,8 @@ class GreedySchedule:
         are split at the rates of roles, and once more at rates of this ratio (`provision.heuristics.core.parts`).
     classes
         Up to this number of workload classes, each is a chain of roles of its own. More chains take more room.
+    least_price
+        The least price of a GPU, as a part of the median price.
     portion
         The most replicas that are planned together if slices are shared. The time to fill GPUs grows with the square of
         this number; with a smaller number, more GPUs at the ends of portions are partly empty.
@@ -47,6 +49,7 @@ class GreedySchedule:
     groups: int = 16
     ratio: float = 1.15
     classes: int = 500
+    least_price: float = 0.05
     portion: int = 1500
 
 

@@ -26,8 +26,6 @@ from provision.models.problem.workload import LEAST_RPS
 
 NONE = -1
 """Stands for no index in arrays of indices."""
-LEAST_PRICE = 0.05
-"""The least price of a GPU, as a part of the median price."""
 Records = NDArray[Any]
 """A structured array."""
 SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
@@ -308,9 +306,10 @@ def _chains(problem: Problem, ways: Records) -> tuple[Ints, Ints]:
 
 
 def _prices(instance: Instance, slice_types: Sequence[SliceType]) -> Floats:
-    """(slice types,), the price of a slice in GPUs of median price; a free GPU counts as LEAST_PRICE."""
+    """(slice types,), the price of a slice in GPUs of median price; a GPU costs at least ``GREEDY.least_price``."""
     weights = np.array([objective_of(instance).weight(entry) for entry in instance.fleet])
-    weights = np.maximum(weights / (np.median(weights) or 1.0), LEAST_PRICE) if weights.any() else np.ones(len(weights))
+    least = GREEDY.least_price
+    weights = np.maximum(weights / (np.median(weights) or 1.0), least) if weights.any() else np.ones(len(weights))
     part = [one.compute / gpu.type.compute_slices if (gpu := instance.fleet[one.entry]).partitioned else 1.0
             for one in slice_types]
     return np.array(part) * weights[[one.entry for one in slice_types]]

@@ -12,7 +12,6 @@ import numpy as np
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rates import (
     GENEROUS,
-    TRIED,
     GroupPrices,
     Member,
     PricedRates,
@@ -20,6 +19,7 @@ from provision.formulations.pricing.rates import (
     RateOracle,
     listing_of,
 )
+from provision.formulations.pricing.schedule import SCHEDULE as PRICING
 from provision.formulations.pricing.shared_mig.schedule import SCHEDULE
 from provision.formulations.search.problem import Group
 from provision.models.base.arrays import Floats, Ints
@@ -79,7 +79,8 @@ class NetworkCapacities(RateOracle):
         group, best = each.argmax(axis=0), each.max(axis=0, initial=-np.inf)
         totals, taken = _knapsacks(best)
         most = totals[np.arange(len(totals)), np.arange(2, len(totals) + 2)]
-        tried = [level for level in np.argsort(-most, kind="stable")[:TRIED].tolist() if most[level] > max(floor, 0.0)]
+        first = np.argsort(-most, kind="stable")[:PRICING.tried].tolist()
+        tried = [level for level in first if most[level] > max(floor, 0.0)]
         found = [one for level in tried for one in self._rated(level, group[level], taken[level], each[:, level],
                                                                float(most[level]) - max(floor, 0.0))]
         return PricedRates(float(most.max(initial=0.0)), listing_of(list(dict.fromkeys(found)), len(prices.per_rps)))
