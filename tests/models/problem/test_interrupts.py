@@ -61,13 +61,13 @@ def test_signals_are_left_alone_in_other_threads_and_where_they_are_ignored():
 
 @pytest.mark.parametrize("method", ["greedy", "auto"])
 def test_an_interrupted_first_round_still_gives_a_plan_and_a_bound(monkeypatch, method):
-    whole = mixing._Search.round
+    whole = mixing._Mixing._round
 
     def interrupted(self, most):
         signal.raise_signal(signal.SIGINT)
         return whole(self, most)
 
-    monkeypatch.setattr(mixing._Search, "round", interrupted)
+    monkeypatch.setattr(mixing._Mixing, "_round", interrupted)
     found = provision.solve("parvagpu-s4", method, 60.0, replay=False)
     assert found.verified and found.bound > 0
     assert found.termination == "stopped" or found.status == "optimal"
