@@ -30,10 +30,13 @@ from provision.formulations.pricing.alone.replica_sets import cheapest_replica_s
 from provision.formulations.search.partitions import partitions_of
 from provision.formulations.search.segments import Segments, cap_rps
 from provision.heuristics.core.schedule import GREEDY as SCHEDULE
+from provision.heuristics.parvagpu.parvagpu import METHODS as PARVAGPU_METHODS
+from provision.heuristics.parvagpu.parvagpu import PARVAGPU
 from provision.models.base.arrays import Floats, Ints, distinct_rows
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import LOOSE, SOLVER, TOLERANCE
 from provision.models.problem.instance import Instance
+from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import REPLICA_S
 
@@ -52,6 +55,7 @@ def mixed(instance: Instance, segments: Segments, until: Deadline) -> tuple[list
     """The mixed layouts, None if the fleet seems too small; and a lower bound on the price of isolated segments.
 
     When only the time to build the plan is left until ``until``, no round of pricing begins after the first ones.
+    ParvaGPU's layouts are made only if there are no others, as when the user stops the search in its first round.
     """
     mixing = _Mixing(instance, segments, until)
     partitions, best = mixing.partitions, mixing.best
@@ -60,7 +64,7 @@ def mixed(instance: Instance, segments: Segments, until: Deadline) -> tuple[list
     if until.left_s > mixing.writing_s and (best is None or not _closed(best.value, bound)):
         best = mixing.whole(min(SCHEDULE.whole_s, until.left_s - mixing.writing_s)) or best
     layouts = None if best is None else deal(instance, segments, partitions, best.gpus, best.chosen)
-    return layouts, bound
+    return _parvagpu(instance, segments) if layouts is None else layouts, bound
 
 
 def cuts_of(instance: Instance, segments: Segments, until: Deadline) -> list[tuple[Ints, Ints]]:
@@ -250,3 +254,11 @@ class _Mixing:
 def _closed(value: float, bound: float) -> bool:
     """Whether no layouts are cheaper than some with this value, since the bound is as high."""
     return value <= bound * (1 + TOLERANCE)
+
+
+def _parvagpu(instance: Instance, segments: Segments) -> list[Layout] | None:
+    """ParvaGPU's layouts; None if it cannot plan the instance or needs more GPUs than there are."""
+    if needs(instance) - PARVAGPU_METHODS[0].features:
+        return None
+    layouts, limit = PARVAGPU.layouts(instance, segments), instance.fleet[0].count
+    return layouts if limit is None or len(layouts) <= limit else None
