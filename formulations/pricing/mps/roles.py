@@ -12,7 +12,7 @@ import numpy as np
 
 from provision.formulations.pricing.mps.kernels import NONE, arrange, settle
 from provision.formulations.pricing.mps.pricing import RISE, Effort, PlaceValues, Priced, best_patterns, choices_of
-from provision.formulations.pricing.mps.rate_points import RatePoints, rate_points, together_rps
+from provision.formulations.pricing.mps.rate_points import rate_points, together_rps
 from provision.formulations.pricing.mps.schedule import SCHEDULE
 from provision.formulations.pricing.mps.tables import PointTables
 from provision.formulations.search.problem import Group
@@ -64,18 +64,15 @@ class RolePricing:
 
     def _useful(self) -> Ints:
         """The points that some role of their class has in its tables, where no other point of the role is better."""
-        tables, points, found = self.tables, self.points, []
-        size = max(points.batch.max(initial=0), tables.batch.max(initial=0)) + 1
-        models = max(points.model.max(initial=0), tables.model.max(initial=0)) + 1
-
-        def keys(group: Ints, of: RatePoints | PointTables, at: Ints) -> Ints:
-            return ((group * models + of.model[at]) * (tables.limit + 1) + of.units[at]) * size + of.batch[at]
-
-        for group, several in enumerate(self.members):
-            at = np.concatenate([np.arange(tables.first[one, 0], tables.first[one, -1]) for one in several])
-            found.append(keys(np.full(len(at), group), tables, at))
-        every = np.arange(len(points.units))
-        return np.flatnonzero(np.isin(keys(points.group, points, every), np.concatenate(found)))
+        tables, points = self.tables, self.points
+        known = [(group, np.arange(tables.first[one, 0], tables.first[one, -1]))
+                 for group, several in enumerate(self.members) for one in several]
+        at = np.concatenate([one for _, one in known])
+        group = np.repeat([group for group, _ in known], [len(one) for _, one in known])
+        _, alike = distinct_rows(np.vstack([
+            np.stack([group, tables.model[at], tables.units[at], tables.batch[at]], axis=1),
+            np.stack([points.group, points.model, points.units, points.batch], axis=1)]))
+        return np.flatnonzero(np.isin(alike[len(at):], alike[:len(at)]))
 
     def priced(self, prices: Ints, floor: int, effort: Effort) -> tuple[list[tuple[int, ...]], Priced]:
         """Patterns whose roles have a total price above a floor, and what the search found; ``prices`` (roles,) are

@@ -55,8 +55,9 @@ def planned_levels(clients: int, random_arrivals: bool) -> list[Level]:
 
 def searched_levels(clients: int, random_arrivals: bool) -> list[Level]:
     """A selection of the levels for plans, for a search that tries every level on every slice."""
+    searched = (*SCHEDULE.searched_processes, SCHEDULE.most_processes)
     return [level for level in planned_levels(clients, random_arrivals)
-            if (level.processes in SCHEDULE.searched_processes if np.isfinite(level.use)
+            if (level.processes in searched if np.isfinite(level.use)
                 else random_arrivals or level.processes <= SCHEDULE.searched_full)]
 
 
