@@ -71,7 +71,7 @@ def test_reports_tell_the_plan_of_their_value(name):
 
 
 @pytest.mark.parametrize("kind", range(len(ISOLATED)))
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_isolated_segments_agree_with_brute_force(kind, seed):
     """Both twins prove what brute force finds."""
     instance = random_instance(seed, **ISOLATED[kind])
@@ -90,7 +90,7 @@ def test_presolve_does_not_lose_the_plan(name):
 
 
 @pytest.mark.parametrize("kind", range(len(SHARING)))
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_sharing_agrees_with_brute_force(kind, seed):
     """Both twins prove what brute force finds over patterns of batches and units."""
     instance = random_sharing(seed, **SHARING[kind])
@@ -156,15 +156,15 @@ def _served(instance, workload, found):
 COLOCATED = [{"slo_ms": (1.0, 1.0, 1.0), "rate": 1.0}, {"slo_ms": (0.6, 0.7, 0.9), "rate": 2.0}]
 
 
-@pytest.mark.parametrize("name", TWINS)
 @pytest.mark.parametrize("kind", range(len(COLOCATED)))
-def test_colocated_replicas_agree_with_the_master_program(name, kind):
+def test_colocated_replicas_agree_with_the_master_program(kind):
     """Without a plan to begin with, the oracle's patterns and worths prove the optimum."""
     instance = colocated(**COLOCATED[kind])
     best = provision.solve(instance, "master", 90, replay=False)
-    outcome = method(name).run(instance, Search(90, 0, dict(method(name).parameters)))
-    assert (best.status, outcome.status) == ("optimal", "optimal")
-    assert same(objective_of(instance).value(outcome.plan), best.objective)
+    for name in TWINS:
+        outcome = method(name).run(instance, Search(90, 0, dict(method(name).parameters)))
+        assert (best.status, outcome.status) == ("optimal", "optimal")
+        assert same(objective_of(instance).value(outcome.plan), best.objective)
 
 
 def colocated(slo_ms, rate):
@@ -175,17 +175,17 @@ def colocated(slo_ms, rate):
     return motivation.replace(workloads=workloads, performance=["colocation-v100"])
 
 
-@pytest.mark.parametrize("name", TWINS)
 @pytest.mark.parametrize("rate", [1.0, 2.0])
-def test_colocated_replicas_in_any_number_are_listed(name, rate):
+def test_colocated_replicas_in_any_number_are_listed(rate):
     """Quarters of a GPU and batches up to 8: all sets of replicas."""
     one = colocated((1.0, 1.0, 1.0), rate)
     coarse = one.performance[0].model_copy(update={"unit_share": 0.25, "max_batch": 8})
     free = [workload.model_copy(update={"max_replicas": 2}) for workload in one.workloads]
     instance = one.replace(workloads=free, performance=[coarse])
-    best, result = (provision.solve(instance, which, 90, replay=False) for which in ("master", name))
-    assert (result.status, result.verified) == ("optimal", True)
-    assert same(result.objective, best.objective)
+    best, *results = (provision.solve(instance, which, 90, replay=False) for which in ("master", *TWINS))
+    for result in results:
+        assert (result.status, result.verified) == ("optimal", True)
+        assert same(result.objective, best.objective)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -261,14 +261,14 @@ def test_turns_are_proven(name, read, gpus):
     assert (result.status, len(result.plan.gpus), result.verified) == ("optimal", gpus, True)
 
 
-@pytest.mark.parametrize("name", TWINS)
-def test_what_takes_turns_at_random_is_stated(name):
+def test_what_takes_turns_at_random_is_stated():
     """Under `queueing` patterns are some, and the bound is a relaxation's."""
     instance = provision.read("gpulets-long-only").with_policy(latency_budget="queueing")
-    result = provision.solve(instance, name, 90, replay=False)
     best = provision.solve(instance, "master", 90, replay=False)
-    assert result.bound is None or result.bound <= best.objective * (1 + 1e-9)
-    assert result.plan is None or (result.verified and result.objective >= best.bound * (1 - 1e-9))
+    for name in TWINS:
+        result = provision.solve(instance, name, 90, replay=False)
+        assert result.bound is None or result.bound <= best.objective * (1 + 1e-9)
+        assert result.plan is None or (result.verified and result.objective >= best.bound * (1 - 1e-9))
 
 
 @pytest.mark.parametrize("name", TWINS)
@@ -347,11 +347,12 @@ def test_a_slot_is_worth_what_the_best_of_its_files_allows():
     assert slots.worths[0] == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize("name", TWINS)
-def test_shared_slices_are_proven_by_levels(name):
+def test_shared_slices_are_proven_by_levels():
     """The time of slices alone bounds this by one GPU, and two are least."""
-    start = provision.solve("parvagpu-s2-shared", "lns", replay=False, iterations=10_000).plan
-    result = provision.solve("parvagpu-s2-shared", name, 90.0, start=start, replay=False)
+    shared = provision.read("parvagpu-s2-shared")
+    instance = changed(shared.replace(workloads=shared.workloads[1:5]), {"rate": 1.8})
+    start = provision.solve(instance, "lns", replay=False, iterations=1000).plan
+    result = provision.solve(instance, TWINS[0], 90.0, start=start, replay=False)
     assert (result.status, len(result.plan.gpus), result.verified) == ("optimal", 2, True)
 
 
