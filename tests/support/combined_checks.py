@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from combined import loosened, narrower
+from small_solver import Answer as Small
 from small_solver import solve as solve_small
 
 import provision
@@ -39,9 +40,9 @@ def answers_of(instance: Instance, methods: Iterable[str], time_limit_s: float) 
     return found, faults
 
 
-def brute_force(instance: Instance) -> Answer:
-    """What the small solver says: the best plan that it lists, and a bound if it lists all plans."""
-    told = solve_small(instance)
+def brute_force(instance: Instance, told: Small | None = None) -> Answer:
+    """What the small solver says, or has ``told``: the best plan that it lists, and a bound if it lists all plans."""
+    told = told or solve_small(instance)
     return Answer("brute force", told.value, told.value if told.exact else None, told.exact and told.value is None)
 
 

@@ -37,7 +37,7 @@ def test_the_testbed_needs_six_gpus():
 
 
 def test_no_method_beats_the_bound():
-    instance = random_testbed(20, 1)
+    instance = random_testbed(14, 1)
     proof = solve(instance, "auto", time_limit_s=10)
     for name in ("igniter", "greedy", "lns"):
         result = solve(instance, name, time_limit_s=0.5)

@@ -133,16 +133,16 @@ def test_it_finds_the_best_of_all_plans_with_one_replica_each(maker, throughput,
     assert answer.plan is None or provision.verify(instance, answer.plan).ok
 
 
-@settings(max_examples=12, derandomize=True)
+@settings(max_examples=8, derandomize=True)
 @given(seed=st.integers(0, 10**6))
 def test_the_product_proves_no_more_and_plans_no_better(seed):
     """All ways of sharing, for all objectives, with limits and variants."""
     instance = MAKERS[seed % 2 * 4](seed) if seed % 5 == 0 else random_combination(seed, every=True)
-    brute = brute_force(instance)
-    answers, faults = answers_of(instance, ["auto"], time_limit_s=3)
-    assert not faults + clashes(instance, [*answers, brute], [*answers, brute])
-    plan = small_solver.solve(instance).plan
-    assert plan is None or provision.verify(instance, plan).ok
+    found = small_solver.solve(instance)
+    answers, faults = answers_of(instance, ["auto"], time_limit_s=2)
+    several = [*answers, brute_force(instance, found)]
+    assert not faults + clashes(instance, several, several)
+    assert found.plan is None or provision.verify(instance, found.plan).ok
 
 
 def test_two_models_on_one_v100_take_one_gpu_with_both():
