@@ -76,7 +76,7 @@ def can_share(data, roles):
     return False
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10**6), resources=st.integers(1, 2), order=st.sampled_from([1.0, 2.0, 3.0, 40.0]),
        effort=st.integers(0, 1))
 def test_contents_run_and_nothing_is_worth_more_than_the_bound(seed, resources, order, effort):
@@ -111,13 +111,13 @@ def igniter_testbed(**changes):
     return instance.replace(workloads=workloads)
 
 
-@pytest.mark.parametrize("most", [1, None])
-def test_the_testbed_is_planned_with_a_bound(most):
+@pytest.mark.parametrize(("most", "gpus", "gap"), [(1, 5, 0.0), (None, 6, 0.17)])
+def test_the_testbed_is_planned_with_a_bound(most, gpus, gap):
     instance = igniter_testbed(max_replicas=most)
-    found = provision.solve(instance, "master")
+    found = provision.solve(instance, "master", gap=gap)
     assert provision.verify(instance, found.plan).ok
     assert found.bound == pytest.approx(5 * objective_of(instance).weight(instance.fleet[0]))
-    assert len(found.plan.gpus) <= (5 if most else 6)
+    assert len(found.plan.gpus) <= gpus
 
 
 def test_a_method_that_knows_no_colocation_says_so():

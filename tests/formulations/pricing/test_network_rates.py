@@ -77,7 +77,7 @@ def values_of(oracle, problem, every, per_rps, bonus):
     return found
 
 
-@settings(max_examples=25, phases=[Phase.generate])
+@settings(max_examples=12, phases=[Phase.generate])
 @given(st.integers(0, 10**6), st.floats(0, 1))
 def test_no_pattern_exceeds_the_bound_and_the_best_is_found(seed, part):
     oracle, problem, slice_type, data, per_rps, bonus = drawn(seed)
@@ -92,7 +92,7 @@ def test_no_pattern_exceeds_the_bound_and_the_best_is_found(seed, part):
     assert priced.most >= best * (1 - 1e-9)
 
 
-@settings(max_examples=25, phases=[Phase.generate])
+@settings(max_examples=12, phases=[Phase.generate])
 @given(st.integers(0, 10**6), st.floats(0, 1))
 def test_no_pattern_exceeds_the_bound_for_most_throughput(seed, part):
     """Requests/s beyond a limit of the group have a lower value, and only some replicas have a bonus."""
@@ -112,7 +112,7 @@ def test_no_pattern_exceeds_the_bound_for_most_throughput(seed, part):
         assert nodes < 10**6 or best == 0 or part == 1 or found.most <= best * 1.1
 
 
-@settings(max_examples=40)
+@settings(max_examples=16)
 @given(st.integers(0, 10**6), st.floats(0.3, 1.1))
 def test_all_patterns_above_a_floor_are_listed(seed, part):
     oracle, problem, slice_type, data, per_rps, bonus = drawn(seed)
@@ -142,7 +142,7 @@ def test_busy_replicas_never_take_more_than_the_time_of_their_slice(seed):
 def test_twelve_gpus_do_not_suffice_for_scenario_five_under_queueing():
     """Scenario 5 of ParvaGPU takes 14 GPUs with own slices; shared slices may save one of them."""
     instance = read("parvagpu-s5-shared").with_policy(latency_budget="queueing")
-    found = solve(instance, "auto", time_limit_s=30, replay=False)
+    found = solve(instance, "auto", time_limit_s=30, gap=0.08, replay=False)
     assert found.bound == pytest.approx(13 * 5.12) and found.verified and found.plan.gpu_count in (13, 14)
 
 

@@ -140,7 +140,7 @@ def test_least_covers_are_never_too_high() -> None:
 
 def _planned(instance: Instance, classes: int) -> float:
     """The objective of a verified plan of some classes."""
-    found = solving.planned(instance, range(len(instance.workloads)), Size(0, classes, 12), Search(5.0))
+    found = solving.planned(instance, range(len(instance.workloads)), Size(0, classes, 12), Search(2.0))
     assert found is not None
     verdict = verify(instance, found)
     assert verdict.ok, verdict.violations[:3]
@@ -150,7 +150,7 @@ def _planned(instance: Instance, classes: int) -> float:
 @pytest.mark.parametrize("budget", ["half_slo", "queueing"])
 def test_plans_hold_under_both_rules(budget: str) -> None:
     """A plan keeps all SLOs, and costs no less than the bound."""
-    instance = _drawn(80, 3, latency_budget=budget)
+    instance = _drawn(30, 3, latency_budget=budget)
     assert _bound(instance, 8) <= _planned(instance, 16)
 
 
@@ -166,13 +166,13 @@ def test_limited_workloads_are_left_to_greedy() -> None:
 
 def test_places_left_over_serve_later_passes() -> None:
     """Every place serves at most one workload, and every workload is served or left."""
-    instance = _drawn(200, 1, types=1)
-    plan = LargePlan(instance, classes_of(instance, range(200), 8), 6, seed=0)
+    instance = _drawn(60, 1, types=1)
+    plan = LargePlan(instance, classes_of(instance, range(60), 8), 6, seed=0)
     plan.run(NEVER)
     places = [(gpu, place) for gpu, several in plan.served.items() for place, *_ in several]
     assert len(places) == len(set(places))
     served = {workload for several in plan.served.values() for _, workload, _ in several}
-    assert served | {at for left in plan.left for _, at in left} == set(range(200))
+    assert served | {at for left in plan.left for _, at in left} == set(range(60))
     assert not served & {at for left in plan.left for _, at in left}
 
 
@@ -204,7 +204,7 @@ def test_prices_of_coarse_classes_begin_finer_ones() -> None:
     """The bound over few classes stays when finer classes take over its prices, and never falls."""
     bounds = ClassBounds(_drawn(24, 5, types=1), 0)
     first = bounds.bound
-    proven = list(bounds.rounds(Deadline(6.0)))
+    proven = list(bounds.rounds(Deadline(3.0)))
     assert bounds.bound is not first and proven == sorted(proven) and bounds.bound.proof is first.proof
 
 

@@ -36,7 +36,7 @@ def moved(instance, number):
     return {instance.workloads[at].name: instance.workloads[at].rate_rps * draw.uniform(0.8, 1.2) for at in chosen}
 
 
-@pytest.mark.parametrize("instance", [distinct(220), shares(30), provision.read("igniter-testbed-12")],
+@pytest.mark.parametrize("instance", [distinct(220), shares(12), provision.read("igniter-testbed-12")],
                          ids=["isolated", "shared", "testbed"])
 def test_answers_are_those_of_solve(instance):
     planner = provision.Planner(instance)
@@ -51,7 +51,7 @@ def test_answers_are_those_of_solve(instance):
 
 
 def test_workloads_come_and_go():
-    planner = provision.Planner(shares(20))
+    planner = provision.Planner(shares(8))
     planner.solve(LIMIT_S, replay=False)
     first, second = planner.instance.workloads[:2]
     changed = planner.update(rates={second.name: second.rate_rps * 1.1}, remove=[first.name],
@@ -110,7 +110,7 @@ def test_patterns_of_changed_demands_are_checked_again():
 
 
 def test_kept_prices_prove_no_more_than_new_ones():
-    instance = shares(30)
+    instance = shares(12)
     _, kept = columns_of(instance)
     fallen = instance.replace(workloads=tuple(one.model_copy(update={"rate_rps": one.rate_rps * (0.5 if at % 2 else 1)})
                                               for at, one in enumerate(instance.workloads)))
