@@ -1,12 +1,11 @@
 """Every script under ``benchmarks/`` starts and ends well on its smallest case."""
 
 import shlex
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from forked import run
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "benchmarks"
@@ -43,8 +42,8 @@ CASES = {
     "scale.py": "greedy-s5x100 --cpu --results {out}",
     "servers.py": "{samples}/servers/experiments.csv {samples}/servers/measured.csv --results {out}",
     "size/workers.py": "--points 16 --workers 1",
-    "size/again.py": "single-30 --seeds 1 --limit 5",
-    "size/parts.py": "free-120 --limit 2 --results {out}",
+    "size/again.py": "single-6 --seeds 1 --limit 1",
+    "size/parts.py": "free-120 --limit 1 --results {out}",
     "size/peers.py": "--cases free-12 isolated-12 --methods pop-4 price-and-round --time-limit 1 --results {out}",
     "size/large.py": "--cases v100:12 --time-limit 2",
     "size/rationing.py": "--first 1 --time-limit 5 --results {out}",
@@ -122,7 +121,7 @@ def test_it_starts(script, tmp_path):
         (tmp_path / "prof_data/resnet50.csv").symlink_to(SHARED / "parvagpu/prof_data/resnet50.csv")
     before = shipped()
     words = shlex.split(options.format(samples=SAMPLES, shared=SHARED, out=tmp_path, table=tmp_path))
-    ran = subprocess.run([sys.executable, str(SCRIPTS / script), *words], cwd=tmp_path, capture_output=True, text=True)
+    ran = run(SCRIPTS / script, words, tmp_path)
     assert ran.returncode in ((0, 1) if script in VERDICTS else (0,)), ran.stderr[-2000:]
     assert "Traceback" not in ran.stderr
     assert ran.stdout

@@ -8,7 +8,7 @@ from served import Client, served
 
 import provision
 
-SAMPLE = 150
+SAMPLE = 80
 
 
 @pytest.mark.parametrize("token", [None, "a-token-of-sixteen-letters"])
