@@ -1,10 +1,10 @@
 """Small patterns that carry rates: few replicas that share a whole GPU, for all divisions of its units among them.
 
-For each set of groups and each division, batches begin large and are lowered as long as a replica violates its SLO or
-the next smaller batch carries no less. Under random arrivals the largest feasible batch leaves no time to queue, so it
-carries nearly nothing; and where a batch carries more than the rate that counts, a smaller one suffices. These are not
-all patterns, but a plan with few replicas on each GPU rarely needs another one. Bounds come from exact pricing
-(``rate_search``).
+For each set of groups and each division, batches begin at the largest that is of use alone. They are lowered as long as
+a replica violates its SLO or the next smaller batch carries no less. Under random arrivals the largest feasible batch
+leaves no time to queue, so it carries nearly nothing; and where a batch carries more than the rate that counts, a
+smaller one suffices. These are not all patterns, but a plan with few replicas on each GPU rarely needs another one.
+Bounds come from exact pricing (``rate_search``).
 """
 
 import math
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.formulations.pricing.mps.kernels import ROUNDED
-from provision.formulations.pricing.mps.rate_points import RatePoints, carried_rps, gpu_ms
+from provision.formulations.pricing.mps.rate_points import RatePoints, carried_rps, gpu_ms, together_rps
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled
 
@@ -50,11 +50,15 @@ def small_patterns(points: RatePoints, replicas: int, most: int, groups: Ints | 
 
 def _points_by_row(points: RatePoints) -> tuple[Ints, Ints]:
     """The rows of points, (2, rows): their groups and models; and (rows, units, batches) the points, NONE where there
-    is none.
+    is none, and for batches larger than the largest one that carries more alone than the next smaller one.
     """
     rows, of_row = np.unique(np.stack([points.group, points.model]), axis=1, return_inverse=True)
     at = np.full((rows.shape[1], points.limit + 1, int(points.batch.max(initial=1)) + 1), NONE)
     at[of_row.ravel(), points.units, points.batch] = np.arange(len(points.units))
+    endless = points._replace(most_rps=np.full(len(points.most_rps), np.inf))
+    alone_rps = np.where(at == NONE, 0.0, together_rps(endless, at.reshape(-1, 1)).reshape(at.shape))
+    rises = np.diff(alone_rps, axis=2) > 0
+    at[:, :, 1:][~np.logical_or.accumulate(rises[:, :, ::-1], axis=2)[:, :, ::-1]] = NONE
     return rows, at
 
 
