@@ -7,12 +7,9 @@ import sys
 from multiprocessing import get_context
 from pathlib import Path
 
-import provision
-
-provision.methods()  # loads them all
 OURS = Path(__file__).parents[2]
 FORKS = get_context("forkserver")
-FORKS.set_forkserver_preload([__name__])
+FORKS.set_forkserver_preload(["provision.service.app"])  # as the service does, whose tests fork from the same process
 
 
 def run(script, words, folder):

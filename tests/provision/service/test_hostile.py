@@ -12,7 +12,8 @@ SAMPLE = 80
 
 
 @pytest.mark.parametrize("token", [None, "a-token-of-sixteen-letters"])
-def test_mutated_requests(tmp_path, token):
+def test_mutated_requests(tmp_path, token, monkeypatch):
+    monkeypatch.setattr("provision.service.guard.BODY_S", 2.0)
     instance = provision.read("parvagpu-s1")
     plan = provision.solve(instance, "greedy").plan.model_dump(mode="json", exclude_none=True)
     whole = instance.model_dump(mode="json", exclude_none=True)
