@@ -229,7 +229,7 @@ SLICES = CHAIN | {"fleet": [{"gpu": "a100-80gb", "price_per_hour": 4.0}], "perfo
 @pytest.mark.parametrize("method", ["auto", "master"])
 def test_stages_on_shared_gpus_are_planned_for_bursts(content, method):
     instance = Instance.model_validate(content)
-    found = provision.solve(instance, method, time_limit_s=8)
+    found = provision.solve(instance, method, time_limit_s=4)
     assert found.verified and not found.replay.late
     assert second_opinion(instance, found.plan).verdict != "violated"
 
