@@ -36,7 +36,7 @@ def moved(instance, number):
     return {instance.workloads[at].name: instance.workloads[at].rate_rps * draw.uniform(0.8, 1.2) for at in chosen}
 
 
-@pytest.mark.parametrize("instance", [distinct(220), shares(12), provision.read("igniter-testbed-12")],
+@pytest.mark.parametrize("instance", [distinct(220), shares(8), provision.read("igniter-testbed-12")],
                          ids=["isolated", "shared", "testbed"])
 def test_answers_are_those_of_solve(instance):
     planner = provision.Planner(instance)
