@@ -63,9 +63,9 @@ TARGETS = {
     ),
     "bounds": Target(
         ("formulations/pricing/alone/price_bound.py", "formulations/pricing/alone/replica_sets.py",
-         "formulations/search/aggregation.py"),
+         "formulations/search/regrouping.py"),
         ("tests/formulations/pricing/test_price_bound.py", "tests/formulations/pricing/test_replica_sets.py",
-         "tests/formulations/search/test_aggregation.py"),
+         "tests/formulations/search/test_regrouping.py"),
     ),
     "applier": Target(
         ("provision/applier/match.py", "provision/applier/steps.py", "provision/applier/target.py"),

@@ -18,12 +18,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.bounds.type_counts import FINE, TypeCounts
 from provision.formulations.master.columns import Duals, PatternColumns
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.register import oracles_of
 from provision.formulations.pricing.types_pricing import TypesPricing
 from provision.formulations.search.problem import Problem
+from provision.formulations.search.type_counts import FINE, TypeCounts
 from provision.models.base.clock import Deadline, Stopwatch
 from provision.models.base.tolerances import DUST, TOLERANCE
 from provision.models.problem.executor import IN_PROCESS, Executor

@@ -1,7 +1,7 @@
 """The search of the master program where every workload has one replica: rounds of patterns tighten the bound, integer
 programs and dives make plans.
 
-Where workloads may be split, they are first divided into parts with one replica each (`search.parts`). Splitting
+Where workloads may be split, they are first divided into parts with one replica each (`search.regrouping`). Splitting
 further seldom saves many GPUs, but it makes a larger program, whose prices converge slowly. A bound of the parts is no
 bound of the instance; prices of replicas prove one (`values`).
 """
@@ -18,8 +18,8 @@ from provision.formulations.master.kept import keep, prices_of_kept, seed
 from provision.formulations.master.plans import add_plan, plan_of
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.register import oracles_of
-from provision.formulations.search.aggregation import rounded
 from provision.formulations.search.problem import Problem
+from provision.formulations.search.regrouping import rounded
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import DUST, SOLVER
 from provision.models.problem.search import Progress, Termination

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from provision.formulations.bounds.type_counts import TypeCounts
 from provision.formulations.isolated.shared_relaxation import further_bound, never_served
 from provision.formulations.master.rates.rated import RatedSearch, named, rated_oracles
 from provision.formulations.master.run import Run
@@ -16,9 +15,10 @@ from provision.formulations.master.temporal_bound import temporal_bound
 from provision.formulations.master.throughput import fill_fleet
 from provision.formulations.pricing.rates import MOST_NAMED, MOST_PRICED
 from provision.formulations.search.feasibility import proved_infeasible
-from provision.formulations.search.parts import in_parts
 from provision.formulations.search.problem import Problem
+from provision.formulations.search.regrouping import in_parts
 from provision.formulations.search.segments import best_segments
+from provision.formulations.search.type_counts import TypeCounts
 from provision.formulations.values.bound import ClassBounds
 from provision.models.base.clock import Deadline
 from provision.models.problem.instance import THROUGHPUT, Instance

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.search.partitions import Partitions
-from provision.formulations.search.pools import Pool, pools_of, prices_of
+from provision.formulations.search.fleet import Partitions, Pool, pools_of, prices_of
 from provision.formulations.search.roles import FEW_RATES, Role, dominance, hardest_first, least_replicas, split_rates
 from provision.formulations.search.segments import Segments, best_segments
 from provision.models.base.tolerances import DUST, FORGIVEN

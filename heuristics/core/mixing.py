@@ -27,7 +27,7 @@ from provision.formulations.linear.highs import Rows, solve_integer, solve_linea
 from provision.formulations.pricing.alone.assemble import Layout, deal
 from provision.formulations.pricing.alone.price_bound import price_bound, sharpest
 from provision.formulations.pricing.alone.replica_sets import cheapest_replica_sets
-from provision.formulations.search.partitions import partitions_of
+from provision.formulations.search.fleet import partitions_of
 from provision.formulations.search.segments import Segments, cap_rps
 from provision.heuristics.core.schedule import GREEDY as SCHEDULE
 from provision.heuristics.parvagpu.parvagpu import METHODS as PARVAGPU_METHODS

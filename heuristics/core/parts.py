@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from provision.formulations.search.parts import in_parts
 from provision.formulations.search.problem import Group, Problem
+from provision.formulations.search.regrouping import in_parts
 from provision.heuristics.core.schedule import GREEDY
 from provision.models.problem.instance import Instance
 

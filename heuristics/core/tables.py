@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from provision.formulations.pricing.oracle import Running, replica_of
 from provision.formulations.pricing.settings import UNLIMITED, Setting, Way, settings_of
-from provision.formulations.search.partitions import partitions_of
+from provision.formulations.search.fleet import partitions_of
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import SliceType
 from provision.heuristics.core.joined import JoinedPoints, joined

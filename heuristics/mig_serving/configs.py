@@ -22,7 +22,7 @@ import numpy as np
 
 from provision.formulations.pricing.alone.assemble import Layout, assemble
 from provision.formulations.search.feasibility import proved_infeasible
-from provision.formulations.search.partitions import partitions_of
+from provision.formulations.search.fleet import partitions_of
 from provision.formulations.search.segments import Segments, best_segments
 from provision.models.base.arrays import Floats, Ints
 from provision.models.problem.instance import Instance

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from provision.draw.verdict import money
 from provision.draw.words import number, plural
-from provision.formulations.search.partitions import partitions_of
+from provision.formulations.search.fleet import partitions_of
 from provision.formulations.search.segments import best_segments, cap_rps
 from provision.instances.files.files import validate
 from provision.models.base.errors import InputError

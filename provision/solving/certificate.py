@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from provision.formulations.bounds.type_counts import FINE
 from provision.formulations.master.generation import Generation
-from provision.formulations.search.pools import Pool as ProblemPool
+from provision.formulations.search.fleet import Pool as ProblemPool
 from provision.formulations.search.problem import Problem
+from provision.formulations.search.type_counts import FINE
 from provision.formulations.values.bound import ClassBounds
 from provision.heuristics.core.mixing import cuts_of
 from provision.models.base.arrays import Ints

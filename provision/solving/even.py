@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import product
 
-from provision.formulations.search.partitions import partitions_of
+from provision.formulations.search.fleet import partitions_of
 from provision.formulations.search.segments import best_segments
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan, Replica

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from provision.formulations.bounds.type_counts import TypeCounts
 from provision.formulations.isolated.shared_relaxation import further_bound, is_relaxed, least_units, never_served
 from provision.formulations.master import solve as master
 from provision.formulations.master.fullest import FullFleet
@@ -20,6 +19,7 @@ from provision.formulations.master.rates.plans import full_plan
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
+from provision.formulations.search.type_counts import TypeCounts
 from provision.heuristics.core import greedy, lns
 from provision.heuristics.core.mixing import cuts_of
 from provision.heuristics.core.walk import Walk

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from provision.formulations.search.partitions import partitions_of
+from provision.formulations.search.fleet import partitions_of
 from provision.formulations.search.segments import best_segments
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance

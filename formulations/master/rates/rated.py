@@ -19,7 +19,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from provision.formulations.bounds.type_counts import TypeCounts
 from provision.formulations.master.rates.at_bound import completed, undominated_of, useful_at
 from provision.formulations.master.rates.columns import RateColumns, Relaxed
 from provision.formulations.master.rates.exchange import drawn_slots, exchanged
@@ -29,6 +28,7 @@ from provision.formulations.pricing.listing import TooManyError
 from provision.formulations.pricing.rate_oracles import rates_of
 from provision.formulations.pricing.rates import MOST_NAMED, GroupPrices, RateOracle
 from provision.formulations.search.problem import Problem
+from provision.formulations.search.type_counts import TypeCounts
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.clock import NEVER, Deadline
 from provision.models.base.tolerances import SOLVER

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from provision.formulations.search.partitions import Partitions
+from provision.formulations.search.fleet import Partitions
 from provision.models.base.arrays import Floats, Ints
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of

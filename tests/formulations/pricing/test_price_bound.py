@@ -7,7 +7,7 @@ from synthetic import random_instance
 
 import provision
 from provision.formulations.pricing.alone.price_bound import sharpest
-from provision.formulations.search.partitions import partitions_of
+from provision.formulations.search.fleet import partitions_of
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.core.mixing import mixed
 from provision.models.base.arrays import distinct_rows

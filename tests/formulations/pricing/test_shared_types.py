@@ -11,8 +11,8 @@ from small_solver import optimum
 from synthetic_sharing import random_sharing, same
 
 from provision import FleetEntry, read, solve
-from provision.formulations.bounds.type_counts import TypeCounts
 from provision.formulations.search.problem import Problem
+from provision.formulations.search.type_counts import TypeCounts
 
 V100, T4 = FleetEntry(gpu="v100", price_per_hour=3.06), FleetEntry(gpu="t4", price_per_hour=0.526)
 """iGniter's prices: p3.2xlarge and g4dn.xlarge."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from synthetic import random_instance
 
 import provision
-from provision.formulations.search.partitions import partitions_of
+from provision.formulations.search.fleet import partitions_of
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.mig_serving import slow as mig_serving_slow
 from provision.heuristics.mig_serving.configs import Configs, needed

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provision import FleetEntry, read
-from provision.formulations.bounds.type_counts import TypeCounts
 from provision.formulations.search.problem import Problem
+from provision.formulations.search.type_counts import TypeCounts
 
 MOST = 50
 """No plan has more GPUs."""

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import provision
-from provision.formulations.search.aggregation import rounded
 from provision.formulations.search.problem import Group, Problem
+from provision.formulations.search.regrouping import rounded
 
 GROUPS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 5), st.integers(1, 50), st.sampled_from((None, 2.0))),
                   min_size=1, max_size=30, unique=True)

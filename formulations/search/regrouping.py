@@ -1,0 +1,104 @@
+"""Groups of workloads made anew: similar ones are made equal, or each workload is divided into equal parts.
+
+For large instances, groups with the same models and replica limits are sorted by SLO and rate and cut into chunks. If
+all workloads of a chunk get its longest SLO and least rate, the result is a relaxation. If they get its shortest SLO
+and highest rate, it is a restriction. Parts have one replica each, and are planned like workloads of their own.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from provision.formulations.search.problem import Group, Problem
+from provision.formulations.search.segments import best_segments
+from provision.models.base.arrays import Floats
+from provision.models.base.tolerances import DUST
+from provision.models.problem.objective import objective_of
+
+
+def rounded(groups: Sequence[Group], target: int, up: bool) -> list[Group]:
+    """Merge groups until about ``target`` groups are left. Groups with a limit per GPU are not merged.
+
+    Parameters
+    ----------
+    groups
+        The groups of an instance.
+    target
+        The number of groups to aim at.
+    up
+        Whether demands become harder (for plans) rather than easier (for bounds).
+    """
+    share = target / max(len(groups), 1)
+    if share >= 1:
+        return list(groups)
+    alike: dict[object, list[Group]] = {}
+    for group in groups:
+        limited = group.cap_rps if np.isfinite(group.cap_rps) else None
+        alike.setdefault((group.models, group.least, group.most, limited), []).append(group)
+    found = []
+    for (_, _, _, limited), near in alike.items():  # type: ignore[misc]
+        found += near if limited is not None else [_merged(chunk, up) for chunk in _chunks(near, share)]
+    return found
+
+
+def _chunks(groups: Sequence[Group], share: float) -> list[list[Group]]:
+    """Cut groups into chunks of similar SLO and rate, with about as many cuts along SLOs as along rates."""
+    slos = sorted({group.slo_ms for group in groups})
+    bins = np.array_split(np.array(slos), min(len(slos), int(np.sqrt(len(groups) * share)) + 1))
+    chunks = []
+    for chosen in bins:
+        near = sorted((group for group in groups if chosen[0] <= group.slo_ms <= chosen[-1]),
+                      key=lambda group: group.rate_rps)
+        ends = np.linspace(0, len(near), max(round(len(near) * share), 1) + 1).astype(int)
+        chunks += [near[start:end] for start, end in pairwise(ends) if end > start]
+    return chunks
+
+
+def _merged(chunk: Sequence[Group], up: bool) -> Group:
+    """One group of all workloads of a chunk: as hard as the hardest of them if ``up``, else as easy as the easiest."""
+    slos, rates = [group.slo_ms for group in chunk], [group.rate_rps for group in chunk]
+    members = tuple(member for group in chunk for member in group.members)
+    slo_ms, rate_rps = (min(slos), max(rates)) if up else (max(slos), min(rates))
+    return chunk[0]._replace(slo_ms=slo_ms, rate_rps=rate_rps, members=members)
+
+
+def in_parts(problem: Problem) -> list[Group]:
+    """Divide the workloads of groups into parts, and return groups of parts with one replica each.
+
+    A workload that is divided into n parts is n members of its group. Workloads of which a GPU may carry only a part
+    stay as they are: nothing would keep their parts on different GPUs.
+    """
+    most_rps, found = _part_rps(problem), list[Group]()
+    for group in problem.groups:
+        if group.cap_rps < group.rate_rps:
+            found.append(group)
+            continue
+        for member in group.members:
+            needed = math.ceil(group.rate_rps / most_rps[member] * (1 - DUST)) if most_rps[member] > 0 else 1
+            pieces = int(min(max(needed, group.least, 1), group.most))
+            found.append(group._replace(rate_rps=group.rate_rps / pieces, least=1, most=1, members=(member,) * pieces))
+    alike: dict[Group, list[int]] = {}
+    for group in found:
+        alike.setdefault(group._replace(members=()), []).extend(group.members)
+    return [group._replace(members=tuple(members)) for group, members in alike.items()]
+
+
+def _part_rps(problem: Problem) -> Floats:
+    """(workloads,), the rate (requests/s) up to which one replica alone on a slice carries a workload; 0 if none does.
+
+    If max_replicas is set, it is the rate on the fastest slice type. Otherwise it is the rate on the slice type with
+    the least price per request/s, if possible among GPUs without a limited count.
+    """
+    instance = problem.instance
+    segments = best_segments(instance)
+    if not segments.slice_types:
+        return np.zeros(len(instance.workloads))
+    rps, entries = segments.throughput_rps, [instance.fleet[slice_type.entry] for slice_type in segments.slice_types]
+    price = np.array([objective_of(instance).weight(entry) for entry in entries])
+    cost = np.divide(price, rps, out=np.full_like(rps, np.inf), where=rps > 0)
+    endless = np.where([entry.count is None for entry in entries], cost, np.inf)
+    chosen = np.where(np.isfinite(endless).any(axis=1), endless.argmin(axis=1), cost.argmin(axis=1))
+    free = [one.max_replicas is None for one in instance.workloads]
+    return np.where(free, rps[np.arange(len(rps)), chosen], rps.max(axis=1))
