@@ -159,15 +159,6 @@ class RateOracle(ABC):
         """The patterns to begin with; None if there is no list."""
         return None
 
-    def above(self, prices: GroupPrices, floor: float, effort: int) -> Listing | None:
-        """Patterns of a value above ``floor``, among them all that a plan may need; None if these are too many.
-
-        The value of patterns that are not listed exceeds the floor by at most the fraction NEAR. Parameters are those
-        of ``price``.
-        """
-        found = self.price(prices, floor, effort)
-        return None if found.most > floor * (1 + NEAR) else found.patterns
-
     def every(self, until: Deadline) -> list[tuple[int, ...]] | None:
         """All sets of replicas that can share a slice, each as its groups in ascending order.
 

@@ -19,6 +19,7 @@ import numpy as np
 from provision.formulations.linear.highs import IntegerSolution
 from provision.formulations.linear.restricted import Columns, RestrictedMaster
 from provision.formulations.master.schedule import SCHEDULE
+from provision.formulations.pricing.listing import undominated
 from provision.formulations.pricing.rates import Listing, RatedPattern
 from provision.formulations.search.problem import Problem
 from provision.models.base.arrays import Floats, Ints
@@ -160,6 +161,27 @@ class RateColumns:
             reduced = np.maximum(pool.cost(1) / self.problem.dearest - pool.partitions @ found.slices, 0.0)
             of_gpu = np.minimum(of_gpu, np.where(pool.partitions > 0, reduced[:, None], np.inf).min(axis=0))
         return of_gpu
+
+    def useful(self, found: Relaxed, most: float) -> Ints:
+        """The known patterns that a plan of cost at most ``most`` may use, by rising reduced cost. Every pattern of a
+        plan adds its reduced cost to the linear program's value. ``most`` is in multiples of the dearest GPU's price.
+        """
+        over = found.reduced + self.of_gpus(found)[self.slice_type]
+        tolerance = SOLVER * (found.value + self.problem.most_gpus)  # the solver's, for each replica
+        useful = np.flatnonzero(over <= most - found.value + tolerance)
+        return useful[np.argsort(over[useful], kind="stable")]
+
+    def undominated(self, patterns: Ints) -> Ints:
+        """The patterns that no other pattern on the same slice type dominates. Raises TooManyError if there are more
+        than ``SCHEDULE.most``.
+        """
+        part, found = self.part(self.all), []
+        for slice_type in np.unique(self.slice_type[patterns]):
+            here = patterns[self.slice_type[patterns] == slice_type]
+            features = np.column_stack([part[here], -self.number[here][:, self.counted],
+                                        self.number[here][:, self.asked_for]])
+            found.append(here[undominated(features, SCHEDULE.most)])
+        return np.concatenate(found)
 
     def integral(self, patterns: Ints, part: float, most: float, seconds: float) -> IntegerSolution:
         """A whole-number solution over given patterns that carries the fraction ``part`` of all rates and costs at most

@@ -10,8 +10,8 @@ needed.
    demand, and from integer programs over the patterns that the dives used.
 5. Local search (``exchange``) looks for plans at the bound: with one pattern on each slice, it exchanges two patterns
    at a time.
-6. If all patterns are listed that a plan at the bound may use (``at_bound``) and the integer program proves that there
-   is no such plan, the bound rises to the next possible price.
+6. If all patterns are listed and the integer program proves that there is no plan at the bound, the bound rises to the
+   next possible price.
 """
 
 import math
@@ -19,7 +19,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from provision.formulations.master.rates.at_bound import completed, undominated_of, useful_at
 from provision.formulations.master.rates.columns import RateColumns, Relaxed
 from provision.formulations.master.rates.exchange import drawn_slots, exchanged
 from provision.formulations.master.rates.plans import Judge, full_plan
@@ -112,11 +111,10 @@ class RatedSearch:
         self.prove(quick=True)
         yield None
         yield self._exchanged()
-        yield from self._closed()
         if self.complete:
+            yield from self._closed()
             return
-        if not self.ended and self._few():
-            yield from self._closed(effort=1)
+        yield self._of_known()
         self.prove()
         idle, seconds = 0, SCHEDULE.brief_s
         while not self.ended and self.below is not None and idle < SCHEDULE.idle:
@@ -272,7 +270,7 @@ class RatedSearch:
             if found is None:
                 return None
             partitions, slots = drawn_slots(self.master, found, counts, most - found.value, self.draw)
-            patterns = useful_at(self.master, found, most)
+            patterns = self.master.useful(found, most)
             patterns = patterns[self.master.fits[patterns]][: SCHEDULE.exchanged]
             slots = slots[np.isin(slots, self.master.slice_type[patterns])]
             chosen = exchanged(self.master, found, patterns, slots, self.draw, until) if len(slots) > 1 else None
@@ -313,24 +311,12 @@ class RatedSearch:
             self.best = min(self.best, sum(pool.cost(int(many.sum())) for pool, many in pairs))
         return plan
 
-    def _few(self) -> bool:
-        """Whether few of the known patterns may be in a plan at the bound, so that all such patterns can be listed."""
-        found = self.master.relaxed(self.master.all, begin=self.met)
-        most = self.bound / self.problem.dearest
-        return found is not None and len(useful_at(self.master, found, most)) <= SCHEDULE.most
-
-    def _closed(self, effort: int = 0) -> Iterator[Plan | None]:
-        """As long as all patterns are listed that a plan at the bound may use, and there is no such plan, raise the
-        bound to the next possible price. Yields None after each rise, and the plan at the end. Patterns are listed
-        with some ``effort``.
+    def _closed(self) -> Iterator[Plan | None]:
+        """As long as there is no plan at the bound, raise it to the next possible price. Yields None after each rise,
+        and the plan at the end. All patterns must be listed.
         """
-        while not self.ended:
-            found = self.below if self.complete else completed(
-                self.master, self.oracles, self.bound / self.problem.dearest, self.met, effort, self.search.within())
-            if found is None:
-                yield self._of_known()
-                return
-            plan, none = self._at_bound(found)
+        while not self.ended and self.below is not None:
+            plan, none = self._at_bound(self.below)
             if not none:
                 yield plan
                 return
@@ -347,7 +333,7 @@ class RatedSearch:
         if found is None:
             return None
         most = self.bound / self.problem.dearest
-        useful = useful_at(self.master, found, most)[: SCHEDULE.short]
+        useful = self.master.useful(found, most)[: SCHEDULE.short]
         return self._plan(useful[self.master.fits[useful]], most, min(SCHEDULE.turn_s, self.search.left_s))
 
     def _at_bound(self, found: Relaxed) -> tuple[Plan | None, bool]:
@@ -357,18 +343,17 @@ class RatedSearch:
         The patterns of least reduced cost are tried first, then all that such a plan may use.
         """
         most = self.bound / self.problem.dearest
-        useful = useful_at(self.master, found, most)
-        share, status = 1.0 if self.complete else SCHEDULE.half, "infeasible"
+        useful = self.master.useful(found, most)
+        status = "infeasible"
         for tried in [useful[: SCHEDULE.short], useful] if len(useful) > SCHEDULE.short else [useful]:
             if not len(tried):
                 break
             try:
-                kept = undominated_of(self.master, tried)
+                kept = self.master.undominated(tried)
             except TooManyError:
                 return None, False
-            solved = self.master.integral(kept, 1 - SOLVER, most, self.search.left_s * share)
+            solved = self.master.integral(kept, 1 - SOLVER, most, self.search.left_s)
             status = solved.status
             if solved.x is not None:
-                plan = self._written(kept, solved.x)
-                return plan if plan is not None else self._plan(kept, most, self.search.left_s * share), False
+                return self._written(kept, solved.x) or self._plan(kept, most, self.search.left_s), False
         return None, status == "infeasible"

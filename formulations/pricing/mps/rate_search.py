@@ -131,10 +131,9 @@ def most_of(points: RatePoints, choice: Choice, node: Node) -> int:
 
 @inner
 def list_patterns(points: RatePoints, prices: Prices, choice: Choice, node: Node, visits: int, members: Ints,
-                  sizes: Ints, taken: Ints, target: Ints, every: bool) -> bool:
-    """Record the patterns of a node whose value exceeds ``target``; return whether the list is complete.
-
-    Unless ``every`` such pattern is wanted, the target rises to the value of each pattern that is recorded.
+                  sizes: Ints, taken: Ints, target: Ints) -> bool:
+    """Record the patterns of a node whose value exceeds ``target``, which rises to the value of each such pattern;
+    return whether the list is complete.
     """
     count, limit, many = node.size, points.limit, len(choice.at)
     chosen, place, used = np.empty(count, np.int64), np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
@@ -184,7 +183,7 @@ def list_patterns(points: RatePoints, prices: Prices, choice: Choice, node: Node
             continue
         worth = worth_of(points, prices, chosen, cache[child], power_w[child])
         if worth > target[first]:
-            target[first] = target[first] if every else worth
+            target[first] = worth
             members[taken[0], :count], sizes[taken[0]] = chosen, count
             taken[0] += 1
             if taken[0] == len(sizes):
@@ -237,8 +236,7 @@ class Found(NamedTuple):
 
 
 @compiled
-def search(points: RatePoints, prices: Prices, floor: int, nodes: int, visits: int, room: int, every: bool = False,
-           size: int = 0) -> Found:
+def search(points: RatePoints, prices: Prices, floor: int, nodes: int, visits: int, room: int, size: int = 0) -> Found:
     """Find patterns of value above ``floor``: for every group the best pattern in which it comes first, and others.
 
     Parameters
@@ -253,9 +251,6 @@ def search(points: RatePoints, prices: Prices, floor: int, nodes: int, visits: i
         The most nodes to open, and the most visits of the depth-first search in each node.
     room
         The most patterns to return.
-    every
-        Whether all patterns above the floor are wanted, except those that others dominate. If all are returned, the
-        bound on values is the floor.
     size
         The number of replicas of patterns, of which only the best is wanted; 0 if they may have any number.
     """
@@ -294,9 +289,7 @@ def search(points: RatePoints, prices: Prices, floor: int, nodes: int, visits: i
         most = min(bound, loose.most, most_of(points, choice, node))
         if most <= floor:
             continue
-        before = taken[0]
-        if not list_patterns(points, prices, choice, loose.node, visits, members, sizes, taken, target, every):
-            taken[0] = before if every and taken[0] < room else taken[0]  # the halves list these patterns again
+        if not list_patterns(points, prices, choice, loose.node, visits, members, sizes, taken, target):
             for half in halves(points, loose.node):
                 waiting = push(heap, waiting, -most, len(opened))
                 opened.append(half)

@@ -13,7 +13,6 @@ from provision.formulations.pricing.mps.tables import tables_of
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rates import (
     MOST_NAMED,
-    NEAR,
     GroupPrices,
     Listing,
     Member,
@@ -68,13 +67,14 @@ class InterferencePatterns(RateOracle):
 
     def price(self, prices: GroupPrices, floor: float, effort: int) -> PricedRates:
         """See ``RateOracle.price``."""
-        return self._searched(prices, floor, SCHEDULE.nodes * SCHEDULE.more**effort, every=False)
-
-    def above(self, prices: GroupPrices, floor: float, effort: int) -> Listing | None:
-        """See ``RateOracle.above``."""
-        visits = SCHEDULE.visits * SCHEDULE.patient**effort
-        found = self._searched(prices, floor, SCHEDULE.nodes, every=True, visits=visits)
-        return None if found.most > floor * (1 + NEAR) else found.patterns
+        units = UNITS / max(floor, 1.0)
+        counted = np.full(self.groups, self.points.limit) if prices.counted is None else prices.counted
+        whole = Prices(prices.per_rps * units, prices.bonus * units, prices.cap_rps, units,
+                       np.minimum(counted, self.points.limit).astype(int))
+        found = search(self.points, whole, max(int(floor * units), 0), SCHEDULE.nodes * SCHEDULE.more**effort,
+                       SCHEDULE.visits, SCHEDULE.room)
+        members = np.where(np.arange(found.members.shape[1]) < found.size[:, None], found.members, NONE)
+        return PricedRates(found.most / units, self._listing(members))
 
     def every(self, until: Deadline) -> list[tuple[int, ...]] | None:
         """See ``RateOracle.every``."""
@@ -92,21 +92,10 @@ class InterferencePatterns(RateOracle):
         floor = bonus * len(groups) * UNITS
         nodes, visits = SCHEDULE.nodes if effort else SCHEDULE.quick, SCHEDULE.visits * SCHEDULE.patient**effort
         found = search(few, Prices(each * UNITS, each * bonus * UNITS, each * np.inf, float(UNITS), number), floor,
-                       nodes, visits, SCHEDULE.room, False, len(groups))
+                       nodes, visits, SCHEDULE.room, len(groups))
         listing = self._listing(np.flatnonzero(mine)[found.members[:, : len(groups)]])
         best = int(listing.rps.sum(axis=1).argmax()) if len(listing.rps) else None
         return (found.most - floor) / UNITS, None if best is None else listing.rated(best).members
-
-    def _searched(self, prices: GroupPrices, floor: float, nodes: int, every: bool, visits: int = SCHEDULE.visits
-                  ) -> PricedRates:
-        """The result of pricing; whether ``every`` pattern above the floor is wanted, or the best of each group."""
-        units = UNITS / max(floor, 1.0)
-        counted = np.full(self.groups, self.points.limit) if prices.counted is None else prices.counted
-        whole = Prices(prices.per_rps * units, prices.bonus * units, prices.cap_rps, units,
-                       np.minimum(counted, self.points.limit).astype(int))
-        found = search(self.points, whole, max(int(floor * units), 0), nodes, visits, SCHEDULE.room, every)
-        members = np.where(np.arange(found.members.shape[1]) < found.size[:, None], found.members, NONE)
-        return PricedRates(found.most / units, self._listing(np.unique(members, axis=0) if every else members))
 
     def _listing(self, members: Ints) -> Listing:
         """The Listing of patterns that are given as (patterns, places) operating points."""

@@ -26,8 +26,7 @@ class InterferencePricing:
         Limits of the search for patterns that carry rates: the nodes of the quickest search, and of that for one set of
         replicas, the visits of the depth-first search in each node, and the patterns that are returned.
     patient
-        The factor by which each further effort allows more visits if all patterns are wanted: where a node has very
-        many of them, its halves have hardly fewer.
+        The factor by which each further effort allows more visits for one set of replicas.
     hardest
         The greatest effort. A search four times as long seldom proves more.
     sets

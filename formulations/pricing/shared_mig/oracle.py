@@ -18,7 +18,6 @@ from provision.formulations.pricing.oracle import Pattern, Priced, Running, WayO
 from provision.formulations.pricing.rates import (
     GENEROUS,
     MOST_PRICED,
-    NEAR,
     GroupPrices,
     Listing,
     Member,
@@ -144,8 +143,8 @@ class NetworkPatterns(RateOracle):
         found = self._listing(self._climbed(options, values, self._starts(prices)))
         worth = self._worth(options, values, found)
         best = max(floor, float(worth.max(initial=0.0)))
-        searched = search(options, values, best, 0 if best > floor else SCHEDULE.nodes * SCHEDULE.more**effort, 0)
-        exact = self._listing([one[:many] for one, many in zip(searched.members, searched.size, strict=True)])
+        searched = search(options, values, best, 0 if best > floor else SCHEDULE.nodes * SCHEDULE.more**effort)
+        exact = self._listing([searched.members] if len(searched.members) else [])
         both = [found.rated(at) for at in np.flatnonzero(worth > floor).tolist()]
         both += [exact.rated(at) for at in range(len(exact.rps))]
         return PricedRates(searched.most * GENEROUS, listing_of(both, len(self.single_rps)))
@@ -157,14 +156,6 @@ class NetworkPatterns(RateOracle):
             return self.options, GroupValues(prices.per_rps, prices.bonus, every, 0.0)
         return (self.options._replace(most_rps=prices.cap_rps, total_rps=prices.cap_rps), GroupValues(
             prices.per_rps, prices.bonus, every if prices.counted is None else prices.counted, 1.0))
-
-    def above(self, prices: GroupPrices, floor: float, effort: int) -> Listing | None:
-        """See ``RateOracle.above``."""
-        values = self._priced(prices)[1]
-        nodes = SCHEDULE.nodes * SCHEDULE.more**SCHEDULE.hardest
-        found = search(self.options, values, floor / GENEROUS, nodes, SCHEDULE.room)
-        return self._listing([one[:many] for one, many in zip(found.members, found.size, strict=True)]
-                             ) if found.complete and found.most <= floor * (1 + NEAR) else None
 
     def _starts(self, prices: GroupPrices) -> Iterator[Ints]:
         """Patterns to improve: none, and some drawn at random."""

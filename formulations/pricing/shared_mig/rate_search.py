@@ -40,35 +40,29 @@ class GroupValues(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The patterns found: ``members`` (patterns, places) are points, ``size`` (patterns,) numbers of replicas.
-
-    No pattern of at least two replicas has a value above ``most``. ``complete`` tells whether the search came to its
-    end.
+    """The best pattern found, as points; empty if none is found. No pattern of at least two replicas has a value above
+    ``most``.
     """
 
     members: Ints
-    size: Ints
     most: float
-    complete: bool
 
 
 @compiled
-def search(options: RateOptions, prices: GroupValues, floor: float, nodes: int, room: int) -> Found:
-    """Find patterns of at least two replicas of a value above ``floor``, and bound the value of all of them.
+def search(options: RateOptions, prices: GroupValues, floor: float, nodes: int) -> Found:
+    """Find the best pattern of at least two replicas if its value is above ``floor``, and bound the value of all.
 
     Parameters
     ----------
     options, prices
         The operating points, and the values of rates and replicas.
     floor
-        The value that patterns must exceed.
+        The value that the pattern must exceed.
     nodes
         The most nodes to open. With 0, there is only the first bound.
-    room
-        The most patterns to find. If 0, the floor rises to the value of each pattern found; otherwise all are wanted.
     """
     most_processes = options.think_ms.shape[1]
-    members, size, taken = np.zeros((max(room, 1), most_processes), np.int64), np.zeros(max(room, 1), np.int64), 0
+    members = np.zeros(0, np.int64)
     roots, time_of, near = np.zeros(most_processes + 1), np.zeros(most_processes + 1), 0
     useful = np.flatnonzero((prices.per_rps[options.group] > 0) | (prices.bonus[options.group] > 0))
     least_ms = _least_slices(options, useful)
@@ -83,34 +77,30 @@ def search(options: RateOptions, prices: GroupValues, floor: float, nodes: int, 
                 roots[total], time_of[total], near = bound, PARTS[at] * floor, at
             if bound <= floor:
                 break
-    target, complete = floor, True
+    target = floor
     for total in np.argsort(-roots):
         if roots[total] <= target:
             break
         if nodes <= 0:
-            complete = False
-            target = max(target, roots[total])
-            break
-        opened, best, taken, ended = _descend(options, prices, useful, value, busy, least_ms, total, time_of[total],
-                                              target, nodes, room, members, size, taken)
+            return Found(members, max(target, roots[total]))
+        opened, best, found = _descend(options, prices, useful, value, busy, least_ms, total, time_of[total], target,
+                                       nodes)
+        members = found if len(found) else members
+        if opened > nodes:
+            return Found(members, max(best, roots[total]))
         nodes -= opened
-        if not ended:
-            complete = False
-            target = max(best, roots[total])
-            break
         target = max(target, best)
-    return Found(members[:taken], size[:taken], target, complete)
+    return Found(members, target)
 
 
 @inner
 def _descend(options: RateOptions, prices: GroupValues, useful: Ints, value: Floats, busy: Floats, least_ms: Floats,
-             total: int, time: float, floor: float, nodes: int, room: int, members: Ints, size: Ints, taken: int
-             ) -> tuple[int, float, int, bool]:
-    """Search the patterns with ``total`` processes. Returns the nodes opened, the highest value, the number of patterns
-    recorded so far, and whether the search came to its end.
+             total: int, time: float, floor: float, nodes: int) -> tuple[int, float, Ints]:
+    """Search the patterns with ``total`` processes. Returns the nodes opened, more than ``nodes`` if the search did not
+    come to its end; the highest value; and the points of the best pattern, none if its value is not above ``floor``.
     """
     worths = [_worth(options, useful, value, busy, total, time * turned) for turned in TURNED]
-    many, opened, best = len(useful), 0, floor
+    many, opened, best, members = len(useful), 0, floor, useful[:0].copy()
     chosen, left = np.zeros(total + 1, np.int64), np.zeros(total + 2, np.int64)
     place = np.zeros(total + 2, np.int64)
     most_with = np.zeros((total + 1, many))
@@ -130,22 +120,13 @@ def _descend(options: RateOptions, prices: GroupValues, useful: Ints, value: Flo
             continue
         opened += 1
         if opened > nodes:
-            return opened, best, taken, False
+            return opened, best, members
         chosen[depth] = one
         rest = left[depth] - options.processes[one]
         if rest == 0:
             reached = _value(options, prices, chosen, depth + 1, total) if depth else 0.0
             if reached > best:
-                if room == 0:
-                    best = reached
-                    members[0, : depth + 1] = chosen[: depth + 1]
-                    size[0], taken = depth + 1, 1
-                elif taken == room:
-                    return opened, best, taken, False
-                else:
-                    members[taken, : depth + 1] = chosen[: depth + 1]
-                    size[taken] = depth + 1
-                    taken += 1
+                best, members = reached, chosen[: depth + 1].copy()
             place[depth] += 1
             continue
         bound, most_with[depth + 1, :] = np.inf, 0.0
@@ -164,7 +145,7 @@ def _descend(options: RateOptions, prices: GroupValues, useful: Ints, value: Flo
             continue
         left[depth + 1], place[depth + 1] = rest, at
         depth += 1
-    return opened, best, taken, True
+    return opened, best, members
 
 
 @inner

