@@ -45,7 +45,7 @@ from scale import around_s5
 import provision
 from provision.draw.output import print_table
 from provision.formulations.linear.highs import Rows, solve_linear
-from provision.formulations.pricing.alone.assemble import assemble, deal
+from provision.formulations.search.assemble import assemble, deal
 from provision.formulations.search.fleet import Partitions, partitions_of
 from provision.formulations.search.segments import best_segments
 from provision.models.base import clock

@@ -62,10 +62,8 @@ TARGETS = {
         ("tests/models/traffic/test_queueing.py", "tests/models/traffic/test_rules.py"),
     ),
     "bounds": Target(
-        ("formulations/pricing/alone/price_bound.py", "formulations/pricing/alone/replica_sets.py",
-         "formulations/search/regrouping.py"),
-        ("tests/formulations/pricing/test_price_bound.py", "tests/formulations/pricing/test_replica_sets.py",
-         "tests/formulations/search/test_regrouping.py"),
+        ("formulations/pricing/replica_sets.py", "formulations/search/regrouping.py"),
+        ("tests/formulations/pricing/test_replica_sets.py", "tests/formulations/search/test_regrouping.py"),
     ),
     "applier": Target(
         ("provision/applier/match.py", "provision/applier/steps.py", "provision/applier/target.py"),

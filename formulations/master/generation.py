@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from provision.formulations.master.columns import Duals, PatternColumns
 from provision.formulations.master.schedule import SCHEDULE
-from provision.formulations.pricing.register import oracles_of
-from provision.formulations.pricing.types_pricing import TypesPricing
+from provision.formulations.pricing.oracle import TypesPricing, oracles_of
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.type_counts import FINE, TypeCounts
 from provision.models.base.clock import Deadline, Stopwatch

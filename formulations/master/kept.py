@@ -15,8 +15,7 @@ import numpy as np
 from provision.formulations.master.columns import Duals
 from provision.formulations.master.generation import Generation
 from provision.formulations.master.plans import slice_keys
-from provision.formulations.pricing.oracle import Pattern
-from provision.formulations.pricing.register import oracles_of
+from provision.formulations.pricing.oracle import Pattern, oracles_of
 from provision.formulations.search.problem import Problem
 from provision.models.problem.kept_columns import Demand, DemandClass, KeptColumns, SliceKey
 

@@ -9,9 +9,8 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
 from provision.formulations.master.columns import Chosen, PatternColumns
-from provision.formulations.pricing.alone.assemble import Layout, assemble, deal
-from provision.formulations.pricing.oracle import Pattern, PatternOracle, Running, replica_of
-from provision.formulations.pricing.register import oracles_of
+from provision.formulations.pricing.oracle import Pattern, PatternOracle, Running, oracles_of, replica_of
+from provision.formulations.search.assemble import Layout, assemble, deal
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.roles import serving
 from provision.models.base.arrays import Ints

@@ -17,7 +17,7 @@ from provision.formulations.master.generation import Generation, hand_on
 from provision.formulations.master.kept import keep, prices_of_kept, seed
 from provision.formulations.master.plans import add_plan, plan_of
 from provision.formulations.master.schedule import SCHEDULE
-from provision.formulations.pricing.register import oracles_of
+from provision.formulations.pricing.oracle import oracles_of
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.regrouping import rounded
 from provision.models.base.clock import Deadline

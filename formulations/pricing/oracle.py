@@ -1,14 +1,26 @@
-"""PatternOracle: the interface between a way of sharing a slice and the searches that plan with it."""
+"""PatternOracle: the interface between a way of sharing a slice and the searches that plan with it.
 
-from collections.abc import Callable, Sequence
+Each way of sharing belongs to a kind of performance data, and is found by an entry point. `TypesPricing` calls the
+oracles of all slice types of a problem.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib.metadata import entry_points
 from typing import Any, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
+from provision.formulations.search.problem import Group, Problem, Shareable
 from provision.formulations.search.roles import Role
+from provision.models.base.arrays import Ints
+from provision.models.base.errors import InputError
+from provision.models.base.identity import Identity
 from provision.models.plans.plan import Replica
+from provision.models.problem.executor import Executor, shared
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
@@ -112,3 +124,114 @@ class WayOfSharing:
     oracle: OracleFactory
     rates: Callable[..., Any] | None = None
     settings: Callable[..., Any] | None = None
+
+
+GROUP = "provision.patterns"
+"""The group of entry points. Each has the name of a kind of performance data and loads a WayOfSharing or OracleFactory.
+"""
+
+_ORACLES: WeakKeyDictionary[Problem, dict[int, list[PatternOracle]]] = WeakKeyDictionary()
+
+
+@cache
+def way_of(kind: str) -> WayOfSharing:
+    """The way of sharing that a kind of performance data describes. Its module is imported at the first call.
+
+    Raises
+    ------
+    InputError
+        If no entry point has the name of the kind.
+    """
+    for found in entry_points(group=GROUP, name=kind):
+        way = found.load()
+        return way if isinstance(way, WayOfSharing) else WayOfSharing(way)
+    raise InputError(f"performance data of kind {kind!r} says that replicas share slices, but no entry point of "
+                     f"{GROUP} says what may run together there; declare one and install its package again")
+
+
+def oracles_of(problem: Problem) -> dict[int, list[PatternOracle]]:
+    """The oracles of every shareable slice type of a problem. They are made once and kept."""
+    if problem not in _ORACLES:
+        _ORACLES[problem] = _made(problem)
+    return _ORACLES[problem]
+
+
+def oracle_of(problem: Problem, shared: Shareable) -> PatternOracle | None:
+    """A new oracle of one shareable slice type for one performance file; None if there is none."""
+    if not problem.roles:
+        return None
+    slice_type = problem.segments.slice_types[shared.slice_type]
+    entry = problem.instance.fleet[slice_type.entry]
+    return way_of(shared.data.kind).oracle(
+        problem.instance, entry, slice_type.profile, shared.data, problem.roles, problem.copies
+    )
+
+
+def _made(problem: Problem) -> dict[int, list[PatternOracle]]:
+    found: dict[int, list[PatternOracle]] = {}
+    for one in problem.shareable:
+        made = oracle_of(problem, one)
+        if made is not None:
+            found.setdefault(one.slice_type, []).append(made)
+    return found
+
+
+Recipe = tuple[Instance, tuple[Group, ...], bool, dict[tuple[tuple[str, ...], float], frozenset[float]]]
+"""The arguments from which a Problem is built."""
+
+
+class TypesPricing:
+    """Calls the oracles of a Problem, in this process or on an executor.
+
+    Parameters
+    ----------
+    problem
+        The Problem.
+    executor
+        Where the oracles run. If it has one worker, or if there is a single oracle, they run in this process.
+    """
+
+    def __init__(self, problem: Problem, executor: Executor) -> None:
+        self.problem, self.executor = problem, executor
+        self._given: Any = None
+
+    def priced(self, roles: Ints, floors: Ints, effort: int) -> Iterator[tuple[int, Priced]]:
+        """Yield what every oracle finds; see ``PatternOracle.price``.
+
+        The order does not depend on the executor. A task that the executor loses is done in this process, since without
+        its result there is no bound.
+
+        Yields
+        ------
+        tuple of int and Priced
+            The slice type and the result.
+        """
+        oracles = [(slice_type, at) for slice_type, several in oracles_of(self.problem).items()
+                   for at in range(len(several))]
+        tasks = [(slice_type, at, roles, int(floors[slice_type]), effort) for slice_type, at in oracles]
+        if self.executor.workers == 1 or len(tasks) == 1:
+            for task in tasks:
+                yield task[0], _priced(self.problem, *task)
+            return
+        if self._given is None:
+            problem = self.problem
+            self._given = self.executor.share(
+                (problem.instance, problem.groups, problem.relaxed_problem, problem.finer))
+        found = self.executor.map(_task, [(self._given, *task) for task in tasks])
+        for task, one in zip(tasks, found, strict=True):
+            yield task[0], one if one is not None else _priced(self.problem, *task)
+
+
+def _task(given: Any, slice_type: int, at: int, roles: Ints, floor: int, effort: int) -> Priced:
+    """The result of one oracle of the Problem that a shared Recipe describes, as a task."""
+    return _priced(_built(Identity(shared(given))), slice_type, at, roles, floor, effort)
+
+
+def _priced(problem: Problem, slice_type: int, at: int, roles: Ints, floor: int, effort: int) -> Priced:
+    return oracles_of(problem)[slice_type][at].price(roles, floor, effort)
+
+
+@lru_cache(maxsize=4)
+def _built(recipe: Identity[Recipe]) -> Problem:
+    """The Problem of a recipe, built once by each process."""
+    return Problem(*recipe.one)

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from provision.formulations.pricing.oracle import PatternOracle, Running
+from provision.formulations.pricing.oracle import PatternOracle, Running, oracle_of, way_of
 from provision.formulations.pricing.rates import (
     GENEROUS,
     GroupPrices,
@@ -18,7 +18,6 @@ from provision.formulations.pricing.rates import (
     RateOracle,
     listing_of,
 )
-from provision.formulations.pricing.register import oracle_of, way_of
 from provision.formulations.pricing.schedule import SCHEDULE
 from provision.formulations.search.problem import Problem, Shareable
 from provision.models.base.arrays import Floats

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from provision.formulations.pricing.oracle import Pattern, Running
-from provision.formulations.pricing.register import oracles_of, way_of
+from provision.formulations.pricing.oracle import Pattern, Running, oracles_of, way_of
 from provision.formulations.pricing.schedule import SCHEDULE
 from provision.formulations.search.problem import Group, Problem, Shareable
 from provision.models.base.clock import Deadline

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from provision.formulations.pricing.alone.assemble import Layout
+from provision.formulations.search.assemble import Layout
 from provision.formulations.search.fleet import Partitions, partitions_of
 from provision.formulations.search.segments import Segments
 from provision.models.base.arrays import Ints

@@ -9,7 +9,7 @@ fleet (`full_fleet`); replicas that share slices stay on few GPUs.
 
 import numpy as np
 
-from provision.formulations.pricing.alone.assemble import assemble
+from provision.formulations.search.assemble import assemble
 from provision.formulations.search.feasibility import late, proved_infeasible
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments

@@ -5,7 +5,7 @@ A replica set is some segments that together carry the rate of one workload.
 1. Every workload gets a few candidate replica sets. On each fleet entry these are the sets with the fewest compute
    slices, with the fewest memory slices, and with the smallest sum of both. Further candidates are the sets that are
    cheapest at the dual prices of step 2; they are added in some rounds
-   (`provision.formulations.pricing.alone.replica_sets`).
+   (`provision.formulations.pricing.replica_sets`).
 2. Workloads with the same candidates form a class: 100,000 different workloads with one or two replicas each form some
    twenty classes. A linear program decides how many workloads of each class take each candidate, and how many GPUs take
    each partition, at least cost. It has one constraint for each class, slice type and limited fleet entry. A vertex has
@@ -24,9 +24,8 @@ import numpy as np
 from scipy.sparse import coo_array, csc_array, csr_array, hstack, vstack
 
 from provision.formulations.linear.highs import Rows, solve_integer, solve_linear
-from provision.formulations.pricing.alone.assemble import Layout, deal
-from provision.formulations.pricing.alone.price_bound import price_bound, sharpest
-from provision.formulations.pricing.alone.replica_sets import cheapest_replica_sets
+from provision.formulations.pricing.replica_sets import cheapest_replica_sets, price_bound, sharpest
+from provision.formulations.search.assemble import Layout, deal
 from provision.formulations.search.fleet import partitions_of
 from provision.formulations.search.segments import Segments, cap_rps
 from provision.heuristics.core.schedule import GREEDY as SCHEDULE

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from provision.formulations.pricing.alone.assemble import Layout, assemble
+from provision.formulations.search.assemble import Layout, assemble
 from provision.formulations.search.problem import Problem
 from provision.heuristics.core.ruin import best_division, furnish, improve, without
 from provision.heuristics.core.schedule import RUIN as SCHEDULE

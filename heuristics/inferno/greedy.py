@@ -10,7 +10,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from provision.formulations.pricing.alone.whole_plans import FEATURES, Chosen, plan_whole_gpus
+from provision.formulations.search.assemble import FEATURES, Chosen, plan_whole_gpus
 from provision.formulations.search.segments import Segments, SliceType
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.problem.instance import Instance

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from provision.formulations.pricing.alone.whole_plans import FEATURES, Chosen, plan_whole_gpus
+from provision.formulations.search.assemble import FEATURES, Chosen, plan_whole_gpus
 from provision.formulations.search.segments import Segments
 from provision.formulations.search.token_points import token_point
 from provision.heuristics.melange.program import Pool, Service, allocate, buckets_of

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from provision.formulations.pricing.alone.assemble import Layout, assemble
+from provision.formulations.search.assemble import Layout, assemble
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.fleet import partitions_of
 from provision.formulations.search.segments import Segments, best_segments

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Protocol, TypeVar
 
-from provision.formulations.pricing.alone.assemble import Layout
+from provision.formulations.search.assemble import Layout
 from provision.formulations.search.segments import Segments
 from provision.models.hardware.geometry import Partition
 from provision.models.problem.instance import Instance

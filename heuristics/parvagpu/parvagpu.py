@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from provision.formulations.pricing.alone.assemble import Layout, assemble
+from provision.formulations.search.assemble import Layout, assemble
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import Segments, best_segments
 from provision.heuristics.parvagpu.packing import AnyGpu, Packing, Packs

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.formulations.master.plans import dealt
-from provision.formulations.pricing.alone.assemble import assemble, capped
 from provision.formulations.pricing.oracle import Running, replica_of
 from provision.formulations.pricing.rates import Member, Members
+from provision.formulations.search.assemble import assemble, capped
 from provision.formulations.search.problem import Group, Problem
 from provision.models.base.arrays import Ints
 from provision.models.base.tolerances import DUST

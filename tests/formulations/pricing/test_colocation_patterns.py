@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import provision
 from provision.formulations.pricing.mps.laws import law_of
 from provision.formulations.pricing.mps.schedule import SCHEDULE
-from provision.formulations.pricing.register import oracles_of
+from provision.formulations.pricing.oracle import oracles_of
 from provision.formulations.search.problem import Problem
 from provision.instances.read import read
 from provision.models.base.errors import InputError, UnsupportedError

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from provision.formulations.pricing.register import oracles_of
+from provision.formulations.pricing.oracle import oracles_of
 from provision.formulations.pricing.shared_mig.run_options import (
     least_hold_ms,
     least_use,

@@ -7,7 +7,7 @@ import provision
 from provision.formulations.master.generation import Generation
 from provision.formulations.master.kept import keep, prices_of_kept, seed
 from provision.formulations.master.schedule import SCHEDULE
-from provision.formulations.pricing.register import oracles_of
+from provision.formulations.pricing.oracle import oracles_of
 from provision.formulations.search.problem import Problem
 from provision.instances.generators.families import generate
 from provision.models.problem.kept_columns import KeptColumns

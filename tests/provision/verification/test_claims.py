@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import provision
-from provision.formulations.pricing.alone.assemble import Layout, assemble
-from provision.formulations.pricing.register import oracles_of
+from provision.formulations.pricing.oracle import oracles_of
+from provision.formulations.search.assemble import Layout, assemble
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
 from provision.models.performance.measured_segments import MeasuredSegments

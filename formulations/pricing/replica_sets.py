@@ -1,18 +1,30 @@
-"""The cheapest set of segments that carries a workload's rate, exactly, for many workloads at once.
+"""The cheapest replica sets at whole-number prices of slice types, and the bound that they prove.
 
-This is an unbounded covering knapsack with small integer costs. Let c be the cost of the best slice type, which has the
-most throughput per cost. Among any c segments of other slice types, some together cost a multiple of c (pigeonhole
+The cheapest set of segments that carries a workload's rate is found exactly, for many workloads at once. This is an
+unbounded covering knapsack with small integer costs. Let c be the cost of the best slice type, which has the most
+throughput per cost. Among any c segments of other slice types, some together cost a multiple of c (pigeonhole
 principle on partial sums). Segments of the best slice type for the same cost carry at least as much. So some cheapest
 set has fewer than c segments of other slice types. Dynamic programming finds these, and a division gives the number of
 segments of the best slice type.
+
+The slices that a plan uses for a workload cost at least as much as the workload's cheapest replica set. The slices of a
+GPU cost at most as much as the dearest partition. So the price of all cheapest replica sets, divided by the price of
+the dearest partition, is a lower bound on the number of GPUs (linear programming duality). Prices are whole numbers, so
+that all rounding is safe.
 """
+
+import math
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.pricing.schedule import SCHEDULE
+from provision.formulations.search.fleet import Partitions
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import STRICT
+from provision.models.problem.instance import Instance
+from provision.models.problem.objective import objective_of
 
 
 def cheapest_replica_sets(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_replicas: Ints) -> Ints:
@@ -108,3 +120,46 @@ def _trace(chosen: NDArray[np.int16], costs: Ints, spent: Ints, least: int) -> I
         spent = np.maximum(spent - np.where(taken, costs[slice_type], 1), 0)
         needed = np.where(taken, np.maximum(needed - 1, 0), needed)
     return counts
+
+
+def price_bound(instance: Instance, partitions: Partitions, needed: int, prices: Ints) -> float:
+    """The bound that some prices prove.
+
+    Parameters
+    ----------
+    instance, partitions
+        The problem and its partitions.
+    needed
+        The price of the cheapest replica sets of all workloads together.
+    prices
+        (slice types,) the price of a slice; positive integers.
+    """
+    if not needed:
+        return 0.0
+    held = partitions.slots @ prices
+    weights = [Fraction(objective_of(instance).weight(instance.fleet[entry])) for entry in partitions.entry]
+    if len(set(weights)) == 1:
+        return float(weights[0] * math.ceil(Fraction(needed, int(held.max()))))
+    return math.nextafter(float(needed * min(w / int(h) for w, h in zip(weights, held, strict=True))), 0)
+
+
+def sharpest(values: Floats, partitions: Partitions, most: int) -> Ints:
+    """(slice types,) whole-number prices in the ratios of some dual values, the highest being at most ``most``.
+
+    Rounding changes two things: prices of slices, in which replica sets are measured, and those of partitions, which
+    the bound divides by. Of all scales that one is taken which keeps most of the bound that the dual values prove.
+
+    Parameters
+    ----------
+    values
+        (slice types,) the dual values; not negative.
+    """
+    if not values.any():
+        return np.ones(len(values), int)
+    prices = np.maximum(np.rint(np.arange(1, most + 1)[:, None] * (values / values.max())), 1)
+    worth = np.zeros(partitions.entry.max() + 1)
+    np.maximum.at(worth, partitions.entry, partitions.slots @ values)
+    worth = worth[partitions.entry]
+    least = (prices[:, values > 0] / values[values > 0]).min(axis=1)
+    dearest = (prices @ partitions.slots.T / np.where(worth > 0, worth, np.inf)).max(axis=1)
+    return prices[np.argmax(least / dearest)].astype(int)

@@ -1,1 +1,0 @@
-"""The way of sharing in which each slice has one replica."""
