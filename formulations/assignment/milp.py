@@ -1,17 +1,44 @@
-"""The assignment model in PuLP: big-M rows stand for the literals of `provision.formulations.assignment.cpsat`."""
+"""The assignment model in PuLP: big-M rows stand for the literals of `provision.formulations.assignment.cpsat`.
 
+The solver is the one that PuLP knows by the name in the search's parameters.
+"""
+
+import warnings
 from collections.abc import Callable
 
 import pulp
 
 from provision.formulations.assignment.solve import method
-from provision.formulations.linear.by_name import DEFAULT_SOLVER, pulp_solver
 from provision.formulations.linear.description import Answer, Description, Values
 from provision.formulations.linear.highs import until_stopped
+from provision.models.base.errors import InputError
 from provision.models.base.tolerances import SOLVER
 from provision.models.problem.search import Search
 
-NAME = "assignment-milp"
+NAME, DEFAULT_SOLVER = "assignment-milp", "PULP_CBC_CMD"
+
+
+def _solver(control: Search, limit_s: float) -> pulp.LpSolver:
+    """The PuLP solver that the search's parameters name.
+
+    Raises
+    ------
+    InputError
+        If the solver is not available.
+    """
+    name = control.parameters.get("solver", DEFAULT_SOLVER)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # PuLP 4 will no longer bundle CBC
+            # CBC's probing has cut off optima.
+            options = {"options": ["probing off"]} if name == DEFAULT_SOLVER else {}
+            solver = pulp.getSolver(name, msg=False, timeLimit=max(limit_s, 0.1), **options)
+            found = solver.available()
+    except pulp.PulpSolverError:
+        found = False
+    if not found:
+        raise InputError(f"solver {name!r} is not there; use {DEFAULT_SOLVER}, or install one that PuLP knows")
+    return solver
 
 
 def solve_pulp(program: Description, control: Search, limit_s: float, found: Callable[[Values], None]) -> Answer:
@@ -28,7 +55,7 @@ def solve_pulp(program: Description, control: Search, limit_s: float, found: Cal
             terms, limit = [*terms, (slack, row.when)], limit + slack
         problem += pulp.lpSum(number * variables[at] for number, at in terms) <= limit
     problem += pulp.lpSum(weight * variables[at] for weight, at in program.objective)
-    solver = pulp_solver(control, limit_s)
+    solver = _solver(control, limit_s)
     until_stopped(lambda: problem.solve(solver), None)
     if problem.sol_status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
         found([variable.value() or 0.0 for variable in variables])

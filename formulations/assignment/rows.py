@@ -20,9 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.assignment.patterns import Held, SlicePattern, parts_of, plan_of
 from provision.formulations.assignment.points import Points, keep_deadlines
-from provision.formulations.assignment.slots import Slots
+from provision.formulations.assignment.slots import Held, SlicePattern, Slots, parts_of, plan_of
 from provision.formulations.linear.description import Description, Terms, Values
 from provision.models.base.arrays import Floats
 from provision.models.base.tolerances import LOOSE, RELAXED, TOLERANCE

@@ -15,9 +15,9 @@ import numpy as np
 from provision.formulations.assignment.rows import Block, Model
 from provision.formulations.assignment.schedule import SCHEDULE, Schedule
 from provision.formulations.assignment.slots import add_worths, slots_of
-from provision.formulations.isolated.shared_relaxation import further_bound
 from provision.formulations.linear.description import Ended, Solver, Values
 from provision.formulations.linear.highs import solve_linear
+from provision.formulations.pricing.shared_mig.shared_relaxation import further_bound
 from provision.formulations.search.feasibility import unservable
 from provision.formulations.search.problem import Problem, groups_of
 from provision.formulations.search.segments import best_segments

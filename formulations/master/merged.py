@@ -8,11 +8,11 @@ how many these are (`rates.rated`). They distinguish only few workloads, but tak
 
 from collections.abc import Iterator
 
-from provision.formulations.isolated.shared_relaxation import further_bound, is_relaxed
 from provision.formulations.master.fullest import FullFleet
 from provision.formulations.master.rates.rated import RatedSearch, rated_oracles
 from provision.formulations.pricing.rate_oracles import rates_of
 from provision.formulations.pricing.rates import MOST_NAMED
+from provision.formulations.pricing.shared_mig.shared_relaxation import further_bound, is_relaxed
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from provision.formulations.isolated.shared_relaxation import further_bound, never_served
 from provision.formulations.master.rates.rated import RatedSearch, named, rated_oracles
 from provision.formulations.master.run import Run
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.master.temporal_bound import temporal_bound
 from provision.formulations.master.throughput import fill_fleet
 from provision.formulations.pricing.rates import MOST_NAMED, MOST_PRICED
+from provision.formulations.pricing.shared_mig.shared_relaxation import further_bound, never_served
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.regrouping import in_parts

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.assignment.patterns import SlicePattern, alone, parts_of
-from provision.formulations.assignment.slots import shared_files
+from provision.formulations.assignment.slots import SlicePattern, alone, parts_of, shared_files
 from provision.formulations.pricing.listing import TooManyError, undominated
 from provision.formulations.pricing.mps.sets import InterferingSets
 from provision.formulations.pricing.mps.tables import tables_of

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.assignment.patterns import SlicePattern, parts_of, plan_of
+from provision.formulations.assignment.slots import SlicePattern, parts_of, plan_of
 from provision.formulations.linear.description import Description, Terms
 from provision.formulations.linear.highs import IntegerSolution, solve_integer
 from provision.formulations.pricing.listing import TooManyError

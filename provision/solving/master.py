@@ -11,11 +11,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from provision.formulations.isolated.shared_relaxation import further_bound, is_relaxed, least_units, never_served
 from provision.formulations.master import solve as master
 from provision.formulations.master.fullest import FullFleet
 from provision.formulations.master.merged import merged_bounds
 from provision.formulations.master.rates.plans import full_plan
+from provision.formulations.pricing.shared_mig.shared_relaxation import (
+    further_bound,
+    is_relaxed,
+    least_units,
+    never_served,
+)
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments

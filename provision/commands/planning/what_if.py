@@ -13,7 +13,7 @@ from provision.commands.verb import DASK, WORKERS, Given, Seconds, Writing, read
 from provision.draw.figures import write_figure
 from provision.draw.output import Rows, rows_of
 from provision.draw.progress import counting
-from provision.formulations.marginal.prices import marginal_prices
+from provision.formulations.linear.marginal import marginal_prices
 from provision.instances.files.demand import read_demand
 from provision.models.base.arguments import local, operand, option, written
 from provision.models.base.fields import Count, Flag, Name, NonNegative, Number, PositiveCount, Text

@@ -15,7 +15,7 @@ from pyarrow import parquet
 import provision
 from provision.cli import main
 from provision.commands.verb import print_json
-from provision.formulations.marginal.prices import marginal_prices, relaxed
+from provision.formulations.linear.marginal import marginal_prices, relaxed
 from provision.instances.files.demand import Demand, read_demand
 from provision.models.base.errors import InputError
 from provision.models.problem.executor import Processes

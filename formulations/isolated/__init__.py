@@ -1,1 +1,0 @@
-"""The relaxation of isolated slices that closed networks share, and its bound."""

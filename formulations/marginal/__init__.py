@@ -1,1 +1,0 @@
-"""Marginal prices: what one more request/s of a workload costs."""
