@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import partial
 
 from provision.formulations.master.rates.rated import RatedSearch, named, rated_oracles
+from provision.formulations.master.relaxations import temporal_bound
 from provision.formulations.master.run import Run
 from provision.formulations.master.schedule import SCHEDULE
-from provision.formulations.master.temporal_bound import temporal_bound
 from provision.formulations.master.throughput import fill_fleet
 from provision.formulations.pricing.rates import MOST_NAMED, MOST_PRICED
 from provision.formulations.pricing.shared_mig.shared_relaxation import further_bound, never_served

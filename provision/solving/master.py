@@ -13,8 +13,8 @@ import numpy as np
 
 from provision.formulations.master import solve as master
 from provision.formulations.master.fullest import FullFleet
-from provision.formulations.master.merged import merged_bounds
 from provision.formulations.master.rates.plans import full_plan
+from provision.formulations.master.relaxations import merged_bounds
 from provision.formulations.pricing.shared_mig.shared_relaxation import (
     further_bound,
     is_relaxed,
@@ -112,7 +112,7 @@ def whole_numbers(instance: Instance, search: Search) -> Outcome:
 
 
 def merged_bound(instance: Instance, search: Search) -> Outcome:
-    """The bound of similar workloads merged into few (`provision.formulations.master.merged`)."""
+    """The bound of similar workloads merged into few (`provision.formulations.master.relaxations`)."""
     progress = Progress(instance, search)
     for bound in merged_bounds(instance, search, master.NAME):
         if math.isinf(bound):

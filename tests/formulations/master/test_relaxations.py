@@ -4,7 +4,7 @@ import pytest
 from combined import random_combination
 
 import provision
-from provision.formulations.master.merged import merged, merged_bounds
+from provision.formulations.master.relaxations import merged, merged_bounds
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.search import Search
 from provision.verification.verify import verify
