@@ -4,20 +4,24 @@ Isolated segments are mixed by a linear program and packed exactly (`mixing`). I
 one after the other: each GPU is of the type and partition that carry most for their price, and every slice gets
 whatever is worth most on it. Some steps of ruin and recreate then look for a cheaper plan (`walk`). Before that comes a
 plan in which replicas share nothing, which is there at once. For throughput, isolated segments fill the rest of the
-fleet (`full_fleet`); replicas that share slices stay on few GPUs.
+fleet: every GPU gets the partition with the most throughput that has slots for what it holds. Replicas that share
+slices stay on few GPUs.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 
-from provision.formulations.search.assemble import assemble
+from provision.formulations.search.assemble import Layout, assemble
 from provision.formulations.search.feasibility import late, proved_infeasible
+from provision.formulations.search.fleet import Partitions, partitions_of
 from provision.formulations.search.problem import Problem
-from provision.formulations.search.segments import best_segments
-from provision.heuristics.core.full_fleet import filled
+from provision.formulations.search.segments import Segments, best_segments
 from provision.heuristics.core.mixing import mixed
 from provision.heuristics.core.parts import portions, problems_of
 from provision.heuristics.core.schedule import GREEDY as SCHEDULE
 from provision.heuristics.core.walk import Walk, assembled
+from provision.models.base.arrays import Ints
 from provision.models.base.clock import Deadline, TimeIsUpError
 from provision.models.base.collection import uncollected
 from provision.models.plans.plan import Plan
@@ -132,6 +136,37 @@ def _in_portions(problem: Problem, search: Search) -> Plan | None:
         walks.append(walk)
         taken += walk.best.entry.tolist()
     return assembled(problem, walks, NAME)
+
+
+def filled(instance: Instance, segments: Segments, layouts: Sequence[Layout]) -> list[Layout]:
+    """Extend layouts that carry all rates to all GPUs of the fleet.
+
+    Parameters
+    ----------
+    instance, segments
+        The problem and its segments; workloads may have any number of replicas.
+    layouts
+        Layouts on no more GPUs than there are.
+    """
+    used = np.bincount([layout.entry for layout in layouts], minlength=len(instance.fleet))
+    empty = [Layout(at, ()) for at, entry in enumerate(instance.fleet) for _ in range((entry.count or 0) - used[at])]
+    partitions, best = partitions_of(instance, segments), segments.throughput_rps.argmax(axis=0)
+    return [_full(segments, partitions, best, layout) for layout in (*layouts, *empty)]
+
+
+def _full(segments: Segments, partitions: Partitions, best: Ints, layout: Layout) -> Layout:
+    """A layout whose free slots are filled with segments of the best workload of their slice type."""
+    held = np.bincount([slice_type for slice_type, _ in layout.segments], minlength=len(segments.slice_types)).astype(
+        int
+    )
+    most = segments.throughput_rps[best, np.arange(len(best))]
+    free = (partitions.slots - held)[(partitions.entry == layout.entry) & (partitions.slots >= held).all(axis=1)]
+    if not len(free):
+        return layout
+    slice_types = np.repeat(np.arange(len(most)), np.where(most > 0, free[(free @ most).argmax()], 0))
+    return Layout(
+        layout.entry, (*layout.segments, *((int(slice_type), int(best[slice_type])) for slice_type in slice_types))
+    )
 
 
 METHODS = (
