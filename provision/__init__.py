@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from provision.replanning.replan import replan as replan
     from provision.simulation.simulate import simulate as simulate
     from provision.solving.methods import methods as methods
-    from provision.solving.session.planner import Planner as Planner
+    from provision.solving.planner import Planner as Planner
     from provision.solving.solve import solve as solve
     from provision.sweeps.run import what_if as what_if
     from provision.verification.verify import verify as verify
@@ -60,7 +60,7 @@ _HOMES = {
     "MethodError": "models.base.errors",
     "Outcome": "models.problem.search",
     "Plan": "models.plans.plan",
-    "Planner": "solving.session.planner",
+    "Planner": "solving.planner",
     "PlannedGpu": "models.plans.plan",
     "Permissions": "applier.execute",
     "Policy": "models.problem.policy",

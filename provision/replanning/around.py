@@ -22,7 +22,7 @@ from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.objective import objective_of
 from provision.models.problem.workload import Workload
-from provision.solving.session.mended import rest_of
+from provision.solving.repair import rest_of
 from provision.solving.solve import solve
 from provision.verification.verify import verify
 

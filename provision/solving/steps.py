@@ -19,8 +19,8 @@ from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Progress, Search
 from provision.solving import values
+from provision.solving.repair import mended
 from provision.solving.schedule import SCHEDULE
-from provision.solving.session.mended import mended
 from provision.verification.verify import verify
 
 Step = Callable[[Instance, Search], Outcome]

@@ -1,1 +1,0 @@
-"""Sessions: planning the same fleet again and again."""
