@@ -32,9 +32,8 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Search
-from provision.solving.even import even_replicas
 from provision.solving.methods import methods
-from provision.solving.surviving import surviving
+from provision.solving.policies import even_replicas, surviving
 
 ALL = "all instances"
 COLUMNS = ("method", "instances", "behind", "ahead", "errors", "seeds")

@@ -99,7 +99,7 @@ class DetourSchedule:
 
 @dataclass(frozen=True)
 class EvenSchedule(DetourSchedule):
-    """Which even replicas are planned (`provision.solving.even`).
+    """Which even replicas are planned (`provision.solving.policies`).
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class EvenSchedule(DetourSchedule):
 
 @dataclass(frozen=True)
 class SurvivingSchedule(DetourSchedule):
-    """Which spread rates are planned (`provision.solving.surviving`).
+    """Which spread rates are planned (`provision.solving.policies`).
 
     Attributes
     ----------

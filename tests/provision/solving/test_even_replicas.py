@@ -11,7 +11,7 @@ from provision.heuristics.core import greedy
 from provision.models.problem.objective import objective_of
 from provision.models.problem.policy import Survive
 from provision.models.problem.search import Search
-from provision.solving.even import cheapest, even_replicas, split
+from provision.solving.policies import cheapest, even_replicas, split
 from provision.sweeps.parameters import changed
 
 MOST_GPUS = 4

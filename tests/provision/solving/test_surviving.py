@@ -8,8 +8,8 @@ from pydantic import ValidationError
 import provision
 from provision.models.problem.policy import Survive
 from provision.models.problem.search import Outcome, Search
+from provision.solving.policies import surviving
 from provision.solving.schedule import SURVIVING
-from provision.solving.surviving import surviving
 from provision.sweeps.parameters import changed
 from provision.verification.capacity import capacity_rps
 
