@@ -2,7 +2,7 @@
 
 Take any function that gives every replica a value, by its class and by the requests/s that it carries, and that does
 not fall with the latter. A workload's replicas are worth at least what its cheapest replica set is: replicas that
-carry its rate together (`covering`). No GPU's replicas are worth more than the best patterns of its slices, which exact
+carry its rate together (`nodes`). No GPU's replicas are worth more than the best patterns of its slices, which exact
 pricing bounds (`pricing`). So the numbers of GPUs, each times this value, are no less than the least values of all
 workloads (`type_counts`). A workload counts with the longest SLO of its class, and without limits on its replicas,
 unless it may have only one. The function is that of the best linear program so far (`program`), averaged with the one
@@ -23,8 +23,7 @@ from provision.formulations.search.problem import Problem
 from provision.formulations.search.type_counts import TypeCounts
 from provision.formulations.values.classes import WorkloadClass, classes_of
 from provision.formulations.values.climb import climbed, table_of
-from provision.formulations.values.covering import least_value
-from provision.formulations.values.nodes import ValueNodes, in_steps, kinds_of, node_rates, padded
+from provision.formulations.values.nodes import ValueNodes, in_steps, kinds_of, least_value, node_rates, padded
 from provision.formulations.values.program import Prices, ValueProgram
 from provision.formulations.values.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints

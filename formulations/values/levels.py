@@ -17,7 +17,7 @@ import numpy as np
 from scipy.sparse import coo_array, csc_array, hstack
 
 from provision.formulations.linear.highs import LinearSolution, Rows, solve_linear
-from provision.formulations.values.covering import least_value
+from provision.formulations.values.nodes import least_value
 from provision.formulations.values.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import DUST, SOLVER

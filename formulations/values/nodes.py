@@ -5,6 +5,11 @@ nodes the function is linear. If each workload of a kind has one replica, its fu
 steps at the workloads' rates: a replica that cannot carry a whole rate is worth no more than one that carries the next
 lower rate. A bound may use any such function that does not fall with the rate, and the linear program of the bound has
 one row for each node.
+
+The least value of a replica set that carries a rate follows from these prices. Of two replicas between levels, one can
+give rate to the other without raising the total value, until one of them is at a level. So some cheapest replica set
+has at most one replica between levels. A table holds the least value of sets of replicas at levels, for their total
+rate in whole steps. Rates of levels are rounded up, so that the result is at most the true least value.
 """
 
 from collections.abc import Hashable, Sequence
@@ -12,8 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.pricing.mps.pricing import RISE, PlaceValues
+from provision.formulations.pricing.mps.pricing import RISE, PlaceValues, value_at
 from provision.models.base.arrays import Bools, Floats, Ints
+from provision.models.base.compiled import compiled
 from provision.models.base.tolerances import FORGIVEN
 
 
@@ -173,4 +179,46 @@ def _merged(one: Floats, between: Floats) -> Floats:
     """(rows, 2 columns - 1) the columns of ``one`` with those of ``between`` between them."""
     found = np.empty((len(one), one.shape[1] + between.shape[1]))
     found[:, ::2], found[:, 1::2] = one, between
+    return found
+
+
+STEPS = 1000
+"""The steps into which the highest level is divided."""
+
+
+@compiled
+def least_value(rps: Floats, value: Floats, rates_rps: Floats, counts: Ints) -> Floats:
+    """(rates,) the least value of a replica set for each rate.
+
+    ``counts`` (rates, levels + 1) is overwritten by the replicas of the set at each level; the last entry is 0.
+    The replica between levels carries the rest.
+    """
+    levels, step = len(rps), rps[-1] / STEPS
+    size = int(np.ceil(rates_rps.max() / step)) + STEPS + 1
+    least, chosen = np.full(size, np.inf), np.full(size, -1)
+    least[0] = 0.0
+    whole = np.empty(levels, np.int64)
+    for level in range(levels):
+        whole[level] = int(np.ceil(rps[level] / step - 1e-9))
+    for total in range(1, size):
+        for level in range(1, levels):
+            if whole[level] <= total and least[total - whole[level]] + value[level] < least[total]:
+                least[total], chosen[total] = least[total - whole[level]] + value[level], level
+    useful, many, cheapest = np.empty(size, np.int64), 0, np.inf
+    for total in range(size - 1, -1, -1):  # a larger total at a lower value beats this one
+        if least[total] < cheapest:
+            cheapest, useful[many], many = least[total], total, many + 1
+    found = np.full(len(rates_rps), np.inf)
+    counts[:] = 0
+    for one in range(len(rates_rps)):
+        best = -1
+        for which in range(many):
+            total = useful[which]
+            rest = rates_rps[one] - total * step
+            worth = least[total] + (value_at(rps, value, rest) if rest > 0 else 0.0)
+            if rest <= rps[-1] and worth < found[one]:
+                found[one], best = worth, total
+        while best > 0:
+            counts[one, chosen[best]] += 1
+            best -= whole[chosen[best]]
     return found

@@ -20,8 +20,7 @@ from provision.formulations.linear.restricted import Columns, RestrictedMaster
 from provision.formulations.pricing.mps.pricing import PlaceValues, value_at
 from provision.formulations.search.problem import Problem
 from provision.formulations.values.classes import WorkloadClass, bins
-from provision.formulations.values.covering import least_value
-from provision.formulations.values.nodes import ValueNodes
+from provision.formulations.values.nodes import ValueNodes, least_value
 from provision.formulations.values.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints
 

@@ -10,7 +10,7 @@ import numpy as np
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.core import greedy
-from provision.heuristics.core.parts import problem_of
+from provision.heuristics.core.greedy import problem_of
 from provision.heuristics.core.schedule import RUIN as SCHEDULE
 from provision.heuristics.core.walk import Walk
 from provision.models.base.clock import Stopwatch, TimeIsUpError

@@ -30,7 +30,7 @@ class GreedySchedule:
         The seconds that a plan without sharing may take, even if the time limit is shorter.
     groups, ratio
         With more groups, on slices that replicas always share, workloads are divided into equal parts; otherwise they
-        are split at the rates of roles, and once more at rates of this ratio (`provision.heuristics.core.parts`).
+        are split at the rates of roles, and once more at rates of this ratio (`provision.heuristics.core.greedy`).
     classes
         Up to this number of workload classes, each is a chain of roles of its own. More chains take more room.
     least_price

@@ -12,9 +12,8 @@ from provision.formulations.pricing.mps.rate_points import together_rps
 from provision.formulations.values.bound import ClassBounds, ValueBound
 from provision.formulations.values.classes import classes_of
 from provision.formulations.values.climb import climbed
-from provision.formulations.values.covering import least_value
 from provision.formulations.values.levels import cheapest, levels_of, replica_sets
-from provision.formulations.values.nodes import ValueNodes, in_steps, node_rates
+from provision.formulations.values.nodes import ValueNodes, in_steps, least_value, node_rates
 from provision.formulations.values.plan import LargePlan
 from provision.formulations.values.schedule import SCHEDULE, Size
 from provision.instances.generators.families import generate
