@@ -36,7 +36,7 @@ class Rehearsal(NamedTuple):
 
 
 REHEARSALS = (
-    Rehearsal("igniter-motivation", "master"),
+    Rehearsal("igniter-testbed-12"),
     Rehearsal("igniter-motivation", "master", split=True),
     Rehearsal("igniter-motivation", "lns"),
     Rehearsal("parvagpu-s1-shared"),

@@ -33,24 +33,25 @@ def small_patterns(points: RatePoints, replicas: int, most: int, groups: Ints | 
     """Patterns of up to ``replicas`` replicas, of some groups or of all. Units are divided in steps that give about
     ``most`` patterns of each size; sizes with more sets of replicas than that are left out.
     """
-    rows, at = _points_by_row(points)
+    group_of, at = _points_by_row(points)
     if groups is not None:
-        kept = np.isin(rows[0], groups)
-        rows, at = np.ascontiguousarray(rows[:, kept]), np.ascontiguousarray(at[kept])
+        kept = np.isin(group_of, groups)
+        group_of, at = group_of[kept], at[kept]
     found = list[SmallPatterns]()
     for size in range(1, min(replicas, points.most) + 1):
-        sets = math.comb(rows.shape[1] + size - 1, size)
+        sets = math.comb(len(group_of) + size - 1, size)
         if sets > most and found:
             break
         step = _step(points.limit, size, most // max(sets, 1))
-        rps, members = _divided(points, at, rows[0], size, step, sets, math.comb(points.limit // step + 1, size - 1))
+        rps, members = _divided(points, at, group_of, size, step, sets, math.comb(points.limit // step + 1, size - 1))
         found.append(SmallPatterns(rps, np.pad(members, ((0, 0), (0, replicas - size)), constant_values=NONE)))
     return SmallPatterns(*map(np.concatenate, zip(*found, strict=True)))
 
 
 def _points_by_row(points: RatePoints) -> tuple[Ints, Ints]:
-    """The rows of points, (2, rows): their groups and models; and (rows, units, batches) the points, NONE where there
-    is none, and for batches larger than the largest one that carries more alone than the next smaller one.
+    """(rows,) the groups of the rows of points, each of a group and a model; and (rows, units, batches) the points,
+    NONE where there is none, and for batches larger than the largest one that carries more alone than the next smaller
+    one.
     """
     rows, of_row = np.unique(np.stack([points.group, points.model]), axis=1, return_inverse=True)
     at = np.full((rows.shape[1], points.limit + 1, int(points.batch.max(initial=1)) + 1), NONE)
@@ -59,7 +60,7 @@ def _points_by_row(points: RatePoints) -> tuple[Ints, Ints]:
     alone_rps = np.where(at == NONE, 0.0, together_rps(endless, at.reshape(-1, 1)).reshape(at.shape))
     rises = np.diff(alone_rps, axis=2) > 0
     at[:, :, 1:][~np.logical_or.accumulate(rises[:, :, ::-1], axis=2)[:, :, ::-1]] = NONE
-    return rows, at
+    return np.ascontiguousarray(rows[0]), at
 
 
 def _step(limit: int, size: int, most: int) -> int:

@@ -236,7 +236,7 @@ class Found(NamedTuple):
 
 
 @compiled
-def search(points: RatePoints, prices: Prices, floor: int, nodes: int, visits: int, room: int, size: int = 0) -> Found:
+def search(points: RatePoints, prices: Prices, floor: int, nodes: int, visits: int, room: int, size: int) -> Found:
     """Find patterns of value above ``floor``: for every group the best pattern in which it comes first, and others.
 
     Parameters

@@ -72,7 +72,7 @@ class InterferencePatterns(RateOracle):
         whole = Prices(prices.per_rps * units, prices.bonus * units, prices.cap_rps, units,
                        np.minimum(counted, self.points.limit).astype(int))
         found = search(self.points, whole, max(int(floor * units), 0), SCHEDULE.nodes * SCHEDULE.more**effort,
-                       SCHEDULE.visits, SCHEDULE.room)
+                       SCHEDULE.visits, SCHEDULE.room, 0)
         members = np.where(np.arange(found.members.shape[1]) < found.size[:, None], found.members, NONE)
         return PricedRates(found.most / units, self._listing(members))
 
