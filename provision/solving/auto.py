@@ -1,30 +1,23 @@
 """The method ``auto``, a sequence of steps: a fast plan first, then the master program until proven or out of time.
 
 Most steps begin with the best plan so far. The answer is the best plan and the best bound of all steps. Among plans of
-the same cost, one with slack is preferred, which could carry much extra traffic. Under half_slo a plan may run its
-replicas at full throughput, where queues of random arrivals grow without limit. So the spare capacity of the plan's
-GPUs is divided among all workloads: bisection finds the largest headroom, the same for all workloads, with which a
-quick method still finds a plan of the same cost. For a fleet that is too small, it finds how much less traffic would
-fit.
+the same cost, one with slack is preferred (``provision.solving.slack``).
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from provision.formulations.assignment import cpsat
 from provision.heuristics.core import greedy, lns
 from provision.heuristics.gpulets import ideal
-from provision.models.base.errors import InputError
-from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
-from provision.models.problem.method import ISOLATED, Method, needs
-from provision.models.problem.objective import objective_of
-from provision.models.problem.policy import MOST_HEADROOM
+from provision.models.problem.method import ISOLATED, Method
 from provision.models.problem.search import Outcome, Progress, Search, Termination
 from provision.solving import master, values
 from provision.solving.policies import even_replicas, surviving
 from provision.solving.schedule import SCHEDULE
+from provision.solving.slack import wants_slack, what_fits, with_slack
 from provision.solving.steps import (
     Shape,
     Step,
@@ -38,7 +31,6 @@ from provision.solving.steps import (
     similar,
     where_able,
 )
-from provision.verification.verify import verify
 
 
 def run(instance: Instance, search: Search) -> Outcome:
@@ -119,85 +111,6 @@ def _steps(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     yield master.solve, math.inf
     if not shape.throughput:
         yield where_able(cpsat.METHODS[0]), math.inf
-
-
-def with_slack(instance: Instance, plan: Plan, bound: float | None, step: Callable[[Instance, Search], Outcome],
-               control: Search) -> Plan:
-    """A plan of the same cost with more slack, or the plan itself.
-
-    Parameters
-    ----------
-    instance, plan, bound
-        The problem, its best plan, and a proven bound on the objective. It holds with more traffic too, so a quick
-        method may end at a plan of this cost.
-    step
-        The entry function of a quick method; it is called several times.
-    control
-        The Search, whose time limit ends the search for slack.
-    """
-    best, value = [plan], objective_of(instance).value
-
-    def fits(extra: float) -> bool:
-        found = _at(instance, extra, step, control.apart().anew(bound=bound))
-        cheap = found is not None and value(found) <= value(plan) and verify(instance, found).ok
-        best.extend([found] if found is not None and cheap else [])
-        return cheap
-
-    _largest(SCHEDULE.slack_widest, len(instance.workloads), control, fits)
-    return best[-1]
-
-
-def _largest(most: float, workloads: int, control: Search, fits: Callable[[float], bool]) -> float:
-    """The largest number up to ``most`` that was found to fit, by bisection; 0 if none was, or there are too many
-    workloads.
-    """
-    low, high = 0.0, most
-    for _ in range(SCHEDULE.slack_steps if workloads <= SCHEDULE.slack_workloads else 0):
-        if not control.left_s:
-            break
-        middle = (low + high) / 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
-
-
-def what_fits(instance: Instance, method: Method, control: Search) -> str:
-    """What to add to a sentence which says that the fleet is too small: the largest part of all rates for which a quick
-    method finds a plan, by bisection; empty if the method cannot plan the instance, or if the instance has
-    workflows, whose bursts the method does not plan for.
-    """
-    if needs(instance) - method.features or instance.workflows:
-        return ""
-
-    def fits(part: float) -> bool:
-        rates = [one.model_copy(update={"rate_rps": one.rate_rps * part}) for one in instance.workloads]
-        found = method.run(few := instance.replace(workloads=rates), control.apart()).plan
-        return found is not None and verify(few, found).ok
-
-    low = _largest(1.0, len(instance.workloads), control, fits)
-    return f"; all rates at {math.floor(1000 * low) / 10:g} % of what is asked would fit" if low else ""
-
-
-def _at(instance: Instance, extra: float, step: Callable[[Instance, Search], Outcome], control: Search) -> Plan | None:
-    """A plan that could carry traffic higher by the fraction ``extra``, but with the stated rates routed to its
-    replicas; None if none is found.
-    """
-    headroom = (1 + instance.policy.headroom) * (1 + extra) - 1
-    if headroom > MOST_HEADROOM:
-        return None
-    found = step(instance.with_policy(headroom=headroom), control)
-    return found.plan and instance.adopted(found.plan.with_rates(dict.fromkeys(instance.workload, 1 / (1 + extra))))
-
-
-def wants_slack(instance: Instance, search: Search) -> bool:
-    """Whether to look for a plan with slack.
-
-    A plan of most throughput has no slack. With shared slices there is no search for slack either, because greedy,
-    which does it, does not share slices.
-    """
-    asked = search.parameters.get("slack", "yes")
-    if asked not in ("yes", "no"):
-        raise InputError(f"slack={asked}: should be yes or no")
-    return asked == "yes" and not needs(instance) & {"share_slices", "max_throughput"}
 
 
 PARAMETERS = {"slack": "yes"}
