@@ -5,10 +5,10 @@ worth more than their slice costs at the duals. If no such pattern exists, the l
 patterns.
 
 Every round proves a bound (Lagrangian; for one GPU type Farley 1990). At any prices of slices and places, the replicas
-of all workloads have a total price, and no GPU is worth more than its dearest partition. The quotient bounds the number
-of GPUs. `type_counts` extends the bound to several GPU types, price tiers and counts. Prices are rounded down to whole
-numbers before patterns are priced, so that all sums are exact. Oracles tolerate more than the verifier does, so that
-rounding never invalidates a bound.
+of all workloads have a total price, and no GPU is worth more than its most valuable partition. The quotient bounds the
+number of GPUs. `type_counts` extends the bound to several GPU types, price tiers and counts. Prices are rounded down to
+whole numbers before patterns are priced, so that all sums are exact. Oracles tolerate more than the verifier does, so
+that rounding never invalidates a bound.
 """
 
 import math
@@ -56,13 +56,13 @@ class Generation:
     Attributes
     ----------
     last, center, reached
-        The last solution of the linear program, and the prices that proved most so far (both None at first); and the
-        value that these prove, in multiples of the dearest GPU's price.
+        The last solution of the linear program, and the prices that proved the highest value so far (both None at
+        first); and this value, in multiples of the dearest GPU's price.
     aim, sharp
-        (pools,) the numbers of GPUs that are free of charge in the linear program, once patterns are generated for the
-        numbers that the bound allows; and whether that is done at all.
+        (pools,) the numbers of GPUs that the bound allows, which the linear program then has free of charge, so that
+        its prices show what these GPUs lack (None before that stage); and whether there is such a stage.
     effort
-        How long the next round prices.
+        The effort of pricing in the next round, as in ``PatternOracle.price``.
     enough, converged, impossible
         Whether the first call of ``rounds`` has ended, whether no pattern is missing, and whether the patterns cannot
         meet the demand.

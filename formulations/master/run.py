@@ -2,8 +2,8 @@
 programs and dives make plans.
 
 Where workloads may be split, they are first divided into parts with one replica each (`search.regrouping`). Splitting
-further seldom saves many GPUs, but it makes a larger program, whose prices converge slowly. A bound of the parts is no
-bound of the instance; prices of replicas prove one (`values`).
+further seldom saves many GPUs, but it makes a larger program, whose prices converge slowly. It may save some, so a
+bound of the parts is no bound of the instance; prices of replicas prove one (`values`).
 """
 
 import math
@@ -39,17 +39,19 @@ class Run:
     proves
         Whether bounds of this Problem are bounds of the instance: not if workloads were divided.
     further
-        Goes on with other searches for some seconds; what it returns is not used.
+        Goes on for some seconds with the searches that take turns with this one.
 
     Attributes
     ----------
     bounds, columns
-        The patterns that prove bounds, and those that make plans. They are the same, unless there are very many groups:
-        then similar groups are made equal, easier for bounds and harder for plans.
-    large, many
-        Whether slices are shared and there are many replicas; and whether there are many groups.
+        The patterns that prove bounds, and those that make plans. They are the same, unless very many groups share
+        slices: then similar groups are made equal, easier for bounds and harder for plans.
+    large
+        Whether slices are shared and there are many replicas.
+    many
+        Whether there are many groups.
     turn_s
-        The seconds for patterns in the next turn, before a plan is made.
+        The seconds of the next turn for patterns, and as many for a plan.
     tried
         Whether the integer program over all patterns of small reduced cost has been tried.
     varied
@@ -57,7 +59,7 @@ class Run:
     """
 
     def __init__(self, problem: Problem, progress: Progress, name: str, proves: bool = True,
-                 further: Callable[[float], bool] | None = None) -> None:
+                 further: Callable[[float], object] | None = None) -> None:
         self.problem, self.progress, self.search, self.name = problem, progress, progress.search, name
         self.proves, self.further, easier = proves, further, problem
         most = SCHEDULE.most

@@ -159,8 +159,8 @@ def _most_going_on(sets: InterferingSets, groups: tuple[int, ...], owners: Seque
     """Yield the patterns of a set of workloads in which a maximal set of running replicas goes on: the workloads, and
     how their replicas run.
 
-    ``owners`` are the workloads of the demands of ``sets``: first of the workloads themselves, in order, then of the
-    running replicas.
+    ``owners`` are the workloads of the demands of ``sets``. The first demands are those of the workloads, in order;
+    the others are those of the running replicas.
     """
     mine = [at for at in range(max(owners) + 1, len(owners)) if owners[at] in groups]
     held: list[frozenset[int]] = []

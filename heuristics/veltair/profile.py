@@ -47,7 +47,7 @@ class Catalogue(NamedTuple):
     average
         The average cores by plane and network.
     slowdown
-        By level, the mean over layers of the time of the version that is fastest alone, divided by its time alone.
+        By level, the slowdown of the version that is fastest alone, as a mean over all layers.
     qos_s
         The QoS time in s, by network.
     kept

@@ -135,11 +135,12 @@ def most_load(known: Curve, patience: np.ndarray) -> np.ndarray:
 
 
 def _budget_in_holds(known: Curve, arriving: np.ndarray, ratio: np.ndarray) -> np.ndarray:
-    """Latency budgets in units of the longest hold time, if ``arriving`` full batches arrive per budget and process.
+    """Latency budgets in units of the longest hold time that keeps them, if ``arriving`` full batches arrive per budget
+    and process.
 
     ``ratio`` is the latency in hold times. On a segment of the curve the patience x is linear in v = 1 / load: it
-    starts at (v0, x0) and has slope -s. A budget of ratio + x hold times means a load of arriving / (ratio + x).
-    Inserting the first equation into the second gives v = (ratio + x0 + s v0) / (arriving + s).
+    starts at (v0, x0) and has slope -s. A budget of ratio + x hold times means v = (ratio + x) / arriving.
+    Together: v = (ratio + x0 + s v0) / (arriving + s).
     """
     if not len(known.loads):
         return np.full(len(arriving), np.inf)

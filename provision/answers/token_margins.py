@@ -52,7 +52,7 @@ def largest(holds: Callable[[float], bool], low: float, high: float, steps: int,
 def borne(instance: Instance, gpu: str, piece: Slice, end: Deadline = NEVER) -> Borne:
     """What the replica on a slice of a valid plan bears; at its planned rate it keeps its limits.
 
-    Times that are longer by a factor are the same as a rate and limits that are higher and shorter by it. Raises
+    Times longer by a factor have the same effect as a rate higher, and limits shorter, by that factor. Raises
     TimeOverError if the deadline comes first.
     """
     from provision.models.performance.tokens.operating import answers_ms, costs_of, late_shares, part_of

@@ -169,8 +169,8 @@ class Journal:
         return self._read("", most, body="body" if plans else "json_remove(body, '$.plan')")
 
     def standing(self, advised: bool = True) -> Decision | None:
-        """The last change that stands, as far as is known; None if there is none. ``advised`` says whether advice
-        counts.
+        """The last change that was applied, wholly or in part, as far as is known; None if there is none. With
+        ``advised``, changes that were only advised count too.
         """
         outcomes, told = STANDING if advised else STANDING[1:], "json_extract(body, '$.outcome')"
         where = (f"WHERE json_extract(body, '$.action') = 'change' AND substr({told}, 1, instr({told} || ':', ':') - 1)"

@@ -30,7 +30,7 @@ class Layout(Record):
     reason
         Why they cannot, and what would; empty if they can.
     instances
-        Positions that leave room for the most further partitions, in the order of creation where first fit takes them.
+        The new instances by start: where first fit puts them in ``order``, else where most room is left for others.
     starts
         For each profile asked for, the starts that it has in some legal layout.
     further

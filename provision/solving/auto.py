@@ -35,7 +35,7 @@ from provision.solving.steps import (
 
 def run(instance: Instance, search: Search) -> Outcome:
     """Run the steps; the outcome has the best plan and the best bound of all steps."""
-    slack = wants_slack(instance, search)
+    slack = wants_slack(instance, search)  # refuses a wrong parameter before anything else
     if instance.places is not None:
         from provision.solving.placing.placed import placed  # CP-SAT loads slowly
 
@@ -51,7 +51,7 @@ def run(instance: Instance, search: Search) -> Outcome:
         left_s = progress.search.left_s - progress.writing_s
         if left_s <= 0:
             return progress.outcome("time_limit", reason, built)
-        # Where the first step is slow, all steps may take longer in proportion.
+        # If the first step took longer than ``slow_s``, all steps may take longer by the same factor.
         begun = onward(progress, least, min(seconds * max(first_s / SCHEDULE.slow_s, 1.0), left_s))
         found = step(instance, begun)
         if found.termination == "completed":
@@ -65,7 +65,8 @@ def run(instance: Instance, search: Search) -> Outcome:
         progress.prove(found.bound)
         if progress.enough:
             break
-    ended: Termination = "proved" if progress.proved else "completed" if progress.enough else found.termination
+    ended: Termination = "completed" if progress.enough else found.termination  # enough: within the gap asked for
+    ended = "proved" if progress.proved else ended
     if progress.plan is not None and ended in ("proved", "completed") and slack:
         seconds = max(SCHEDULE.slack_s, SCHEDULE.slack_part * progress.search.elapsed_s)
         progress.plan = with_slack(instance, progress.plan, progress.bound, greedy.solve,
@@ -79,7 +80,7 @@ def _steps(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         yield last_plan, math.inf
         yield master.solve, math.inf
     shape, whole = Shape(instance, search), where_able(greedy.METHODS[0])
-    quick = search.parameters.get("greedy") != "no"  # it is "no" if the search begins with greedy's plan
+    quick = search.parameters.get("greedy") != "no"  # it is "no" where a detour begins with greedy's plan
     fills = quick and not shape.mixes
     if shape.turns:
         yield ideal.METHODS[0].run, SCHEDULE.quick_s
@@ -89,7 +90,7 @@ def _steps(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         yield of_others(greedy.METHODS[0], isolated), SCHEDULE.isolated_s
     elif quick:
         yield whole, math.inf
-    if not shape.pooled and (not shape.many or shape.distinct):  # else prices of classes prove more as soon
+    if not shape.pooled and (not shape.many or shape.distinct):  # else classes prove more in the same time
         yield master.merged_bound, math.inf
     if fills:
         yield of_others(greedy.METHODS[0], similar), SCHEDULE.similar_s

@@ -112,7 +112,8 @@ def _lengths(instance: Instance) -> tuple[float, int]:
 def _fitting_s(instance: Instance, plan: Plan, seed: int, seconds: float, end: Deadline) -> float:
     """The seconds of arrivals that can be replayed a few times until ``end``, estimated from two short replays.
 
-    The first short replay may load kernels. The difference between the two gives the time per second of arrivals.
+    Two lengths are replayed; the difference gives the time per second of arrivals. If the first took longer, because
+    it loaded kernels, the second alone gives it.
     """
     took_s: list[float] = []
     for length in REPLAYS.tried_s:

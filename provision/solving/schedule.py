@@ -120,7 +120,7 @@ class SurvivingSchedule(DetourSchedule):
     Attributes
     ----------
     choices
-        How many numbers of GPUs more than needed are tried. Each takes a quick plan and turns from the others.
+        How many spreads are tried: 1, 2, ... GPUs more than carry a workload. Each takes time from the others.
     most_parts
         The most GPUs over which a workload is spread. With more of them rates are increased by less, and a GPU may
         carry less of a workload, which leaves fewer plans.

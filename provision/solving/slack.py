@@ -60,9 +60,9 @@ def _largest(most: float, workloads: int, control: Search, fits: Callable[[float
 
 
 def what_fits(instance: Instance, method: Method, control: Search) -> str:
-    """What to add to a sentence which says that the fleet is too small: the largest part of all rates for which a quick
-    method finds a plan, by bisection; empty if the method cannot plan the instance, or if the instance has
-    workflows, whose bursts the method does not plan for.
+    """How to go on after "the fleet is too small": the largest part of all rates for which a quick method finds a plan.
+    Empty if it finds none or there are too many workloads, if it cannot plan the instance, or for workflows, whose
+    bursts it does not plan for.
     """
     if needs(instance) - method.features or instance.workflows:
         return ""

@@ -102,7 +102,7 @@ def interference_oracle(instance: Instance, entry: FleetEntry, profile: str, dat
 
 def interference_rates(problem: Problem, slice_type: SliceType, data: IgniterProfiles | Colocation, until: Deadline
                        ) -> RateOracle | None:
-    """The RateOracle of a slice type; None if it has none. It lists few patterns, whatever the deadline."""
+    """The RateOracle of a slice type; None if it has none. Making it is quick, so the deadline is ignored."""
     return interference_patterns(problem, slice_type, data)
 
 

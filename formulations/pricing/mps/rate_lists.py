@@ -151,8 +151,8 @@ def _within_copies(points: RatePoints, group_of: Ints, rows: Ints) -> bool:
 
 @compiled
 def _largest(points: RatePoints, at: Ints, rows: Ints, units: Ints, chosen: Ints, carried: Floats) -> bool:
-    """Find the largest batches that are feasible together and of which no next smaller one carries as much; return
-    whether there are any.
+    """Lower batches from the largest, until all are feasible together and no next smaller one carries as much; return
+    whether every replica then carries the least rate of its group.
 
     ``chosen`` and ``carried``, both (replicas,), are overwritten by operating points and requests/s.
     """

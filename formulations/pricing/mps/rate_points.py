@@ -184,7 +184,7 @@ def carried_rps(points: RatePoints, at: int, busy: float) -> float:
 
 @compiled
 def together_rps(points: RatePoints, members: Ints) -> Floats:
-    """(patterns, places) the requests/s of replicas that count, within the limits of bounds.
+    """(patterns, places) the requests/s of each replica that count for its group, by the looser limits of bounds.
 
     ``members`` (patterns, places) are the indices of operating points, negative at empty places.
     """

@@ -1,8 +1,8 @@
 """Exact pricing of patterns of roles: the value of a replica is a step function of the rate that it carries.
 
-Roles of the same models and SLO are one class. Its function has a step at the rate of each role, as high as the highest
-price of a role that is no harder. If one pattern may have few replicas of a model, each of its roles is a class of its
-own, so that pricing counts how often a pattern has it.
+Roles of the same models and SLO are one class. Its function has a step at the rate of each role: there a replica is
+worth the dearest role that it can serve. If one pattern may have at most a few replicas of a model, each of its roles
+is a class of its own, so that pricing counts how often a pattern has it.
 """
 
 import math
@@ -63,7 +63,7 @@ class RolePricing:
         self.harder_first, self.harder = _next_harder(roles)
 
     def _useful(self) -> Ints:
-        """The points that some role of their class has in its tables, where no other point of the role is better."""
+        """The points that some role of their class has in its tables; points that others beat are not in tables."""
         tables, points = self.tables, self.points
         known = [(group, np.arange(tables.first[one, 0], tables.first[one, -1]))
                  for group, several in enumerate(self.members) for one in several]

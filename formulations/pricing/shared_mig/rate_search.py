@@ -209,7 +209,7 @@ def _least_slices(options: RateOptions, useful: Ints) -> Floats:
 def _hold_ms(options: RateOptions, one: int, without: int, chosen: Ints, many: int, others: int, least_ms: Floats,
              total: int, most_ms: float) -> float:
     """A lower bound on the hold time of a point beside the first ``many`` of ``chosen`` and ``others`` further
-    processes, each of which delays it no less than the models with the slice times ``least_ms``.
+    processes. Each of these is taken for the model that delays least; ``least_ms`` are the models' least slice times.
 
     ``without`` is the position of the point itself in ``chosen``, or negative. The iteration ends beyond ``most_ms``.
     """
