@@ -102,13 +102,13 @@ class Run:
         """
         if self.progress.plan is None:
             self.improve(self.turn_s)
-        ended: Termination | None = None
-        while not self.ended and ended is None:
+        why: Termination | None = None
+        while not self.ended and why is None:
             self._tighten()
-            ended = None if self.ended else self._turn()
-            if self.further is not None and ended is None and not self.ended:
+            why = None if self.ended else self._turn()
+            if self.further is not None and why is None and not self.ended:
                 self.further(min(self.turn_s, SCHEDULE.prices_s))
-        return ended or ("proved" if self.progress.proved or math.isinf(self.bounds.bound) else "completed")
+        return why or ("proved" if self.progress.proved or math.isinf(self.bounds.bound) else "completed")
 
     def keep(self) -> None:
         """Keep the patterns and their prices for the next solve, if the Search asks for it.
@@ -165,8 +165,8 @@ class Run:
         return self.progress.offer(plan_of(self.columns.program, found, self.name))
 
     def _integral(self, seconds: float) -> Chosen | None:
-        """A whole-number solution over the patterns of small reduced cost. In a large problem, dives find one instead,
-        but for one time when nearly all patterns are known. In a very large one, only dives do.
+        """A whole-number solution over the patterns of small reduced cost. In a large problem, dives find one instead;
+        the integer program is tried once, when nearly all patterns are known, and never with very many replicas.
 
         It is None if none is found, or if the linear program proves that none is better than the best plan known.
         """

@@ -195,7 +195,7 @@ class Detour:
         return objective_of(instance).loss(objective_of(instance).value(plan))
 
 
-def increased(workload: Workload, parts: int, copies: int = 1) -> Workload:
+def with_spare_part(workload: Workload, parts: int, copies: int = 1) -> Workload:
     """The workload at its rate times parts / (parts - 1) / copies. No GPU may carry more than copies / parts of that,
     so that the others still carry its own rate when one GPU is lost. ``copies`` is how often every GPU of a plan will
     stand.

@@ -35,7 +35,7 @@ from provision.models.problem.method import ISOLATED, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Search
 from provision.models.problem.workload import Workload
-from provision.solving.detour import Detour, Other, Run, increased, routed, unchanged
+from provision.solving.detour import Detour, Other, Run, routed, unchanged, with_spare_part
 from provision.solving.schedule import EVEN, SURVIVING, EvenSchedule, SurvivingSchedule
 
 Numbers = tuple[int, ...]
@@ -219,7 +219,7 @@ def _choices(instance: Instance, schedule: SurvivingSchedule) -> Iterator[dict[s
 
 def _spread(instance: Instance, parts: Mapping[str, int]) -> Instance:
     """The instance with increased rates, each in so many parts; with ``even_replicas``, every part is one replica."""
-    workloads = [increased(one, parts[one.name]) if one.rate_rps else one for one in instance.workloads]
+    workloads = [with_spare_part(one, parts[one.name]) if one.rate_rps else one for one in instance.workloads]
     if instance.policy.even_replicas:
         workloads = [one.model_copy(update=dict.fromkeys(("min_replicas", "max_replicas"), parts[one.name]))
                      if one.rate_rps else one for one in workloads]

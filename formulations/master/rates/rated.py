@@ -114,7 +114,8 @@ class RatedSearch:
         if self.complete:
             yield from self._closed()
             return
-        yield self._of_known()
+        if not self.ended:
+            yield self._of_known()
         self.prove()
         idle, seconds = 0, SCHEDULE.brief_s
         while not self.ended and self.below is not None and idle < SCHEDULE.idle:

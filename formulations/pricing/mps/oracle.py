@@ -56,8 +56,8 @@ class InterferenceOracle:
 
     def price(self, values: NDArray[np.int64], floor: int, effort: int) -> Priced:
         """Patterns of a value above a floor; see ``PatternOracle.price``."""
-        exact = SCHEDULE.roles._replace(nodes=SCHEDULE.roles.nodes * SCHEDULE.more**effort)
-        patterns, found = self.pricing.priced(values, floor, exact)
+        longer = SCHEDULE.roles._replace(nodes=SCHEDULE.roles.nodes * SCHEDULE.more**effort)
+        patterns, found = self.pricing.priced(values, floor, longer)
         best = max(floor, found.value.max(initial=0.0))
         return Priced(patterns, max(found.most, floor), found.most <= best * (1 + SCHEDULE.roles.close) + 1)
 

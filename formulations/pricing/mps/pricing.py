@@ -89,7 +89,7 @@ class Choices(NamedTuple):
     copies: Ints
 
 
-class Priced(NamedTuple):
+class PointPatterns(NamedTuple):
     """Patterns, (patterns, places) as points, and (patterns,) their values. No pattern has a value above ``most``."""
 
     members: Ints
@@ -120,7 +120,8 @@ def value_at(rps: Floats, value: Floats, rate_rps: float) -> float:
 
 
 @compiled
-def best_patterns(points: RatePoints, choices: Choices, values: PlaceValues, floor: int, effort: Effort) -> Priced:
+def best_patterns(points: RatePoints, choices: Choices, values: PlaceValues, floor: int, effort: Effort
+                  ) -> PointPatterns:
     """Find patterns of value above ``floor`` and a bound on the value of all patterns.
 
     Parameters
@@ -172,7 +173,7 @@ def best_patterns(points: RatePoints, choices: Choices, values: PlaceValues, flo
             alive.append(kept)
             visits.append(many)
     most = max(float(-heap[0, 0]) if waiting else 0.0, best * (1 + close) + CEILING)
-    return Priced(members[:taken], worth[:taken], int(np.ceil(most)))
+    return PointPatterns(members[:taken], worth[:taken], int(np.ceil(most)))
 
 
 @compiled

@@ -11,7 +11,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from provision.formulations.pricing.mps.kernels import NONE, arrange, settle
-from provision.formulations.pricing.mps.pricing import RISE, Effort, PlaceValues, Priced, best_patterns, choices_of
+from provision.formulations.pricing.mps.pricing import (
+    RISE,
+    Effort,
+    PlaceValues,
+    PointPatterns,
+    best_patterns,
+    choices_of,
+)
 from provision.formulations.pricing.mps.rate_points import rate_points, together_rps
 from provision.formulations.pricing.mps.schedule import SCHEDULE
 from provision.formulations.pricing.mps.tables import PointTables
@@ -74,7 +81,7 @@ class RolePricing:
             np.stack([points.group, points.model, points.units, points.batch], axis=1)]))
         return np.flatnonzero(np.isin(alike[len(at):], alike[:len(at)]))
 
-    def priced(self, prices: Ints, floor: int, effort: Effort) -> tuple[list[tuple[int, ...]], Priced]:
+    def priced(self, prices: Ints, floor: int, effort: Effort) -> tuple[list[tuple[int, ...]], PointPatterns]:
         """Patterns whose roles have a total price above a floor, and what the search found; ``prices`` (roles,) are
         whole numbers.
         """

@@ -19,7 +19,7 @@ from provision.models.plans.plan import Plan, PlannedGpu
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Search
-from provision.solving.detour import Detour, Other, Run, increased, routed
+from provision.solving.detour import Detour, Other, Run, routed, with_spare_part
 from provision.solving.placing.deal import deal
 from provision.solving.schedule import PLACES, PlacesSchedule
 
@@ -68,7 +68,7 @@ def _others(plain: Instance, places: Places, schedule: PlacesSchedule) -> Iterat
     domains = min([len(places.domains(kind)) for kind in places.losses], default=1)
     for k in range(min(domains, schedule.parts), 1, -1):
         for copies in (k, 1):
-            workloads = [increased(one, k, copies) for one in spread.workloads]
+            workloads = [with_spare_part(one, k, copies) for one in spread.workloads]
             yield Other(partial(spread.replace, workloads=workloads),
                         partial(routed, parts=dict.fromkeys(spread.workload, (k - 1) / k), copies=copies))
 
