@@ -33,6 +33,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.search import Outcome, Progress, Search
 from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 
+TOO_SMALL = "the workloads do not fit on so few GPUs; objective min_gpus tells how many they take"
 UNKNOWN = Running(0, 1, 1, 1.0)
 """A placeholder where the operating point of a replica is not needed."""
 Place = tuple[int, tuple[int, ...]]
@@ -81,9 +82,6 @@ def bounds_of_sets(fleet: FullFleet, until: Deadline) -> Iterator[float]:
         searched = [place for place in chosen if effort[place] < settled]
         for place in searched:
             search(place)
-
-
-TOO_SMALL = "the workloads do not fit on so few GPUs; objective min_gpus tells how many they take"
 
 
 def fill_fleet(instance: Instance, search: Search, name: str,
