@@ -347,12 +347,11 @@ def test_a_slot_is_worth_what_the_best_of_its_files_allows():
     assert slots.worths[0] == pytest.approx(1 / 3)
 
 
-def test_shared_slices_are_proven_by_levels():
+@pytest.mark.parametrize("name", TWINS)
+def test_shared_slices_are_proven_by_levels(name):
     """The time of slices alone bounds this by one GPU, and two are least."""
-    shared = provision.read("parvagpu-s2-shared")
-    instance = changed(shared.replace(workloads=shared.workloads[1:5]), {"rate": 1.8})
-    start = provision.solve(instance, "lns", replay=False, iterations=1000).plan
-    result = provision.solve(instance, TWINS[0], 90.0, start=start, replay=False)
+    start = provision.solve("parvagpu-s2-shared", "lns", replay=False, iterations=10_000).plan
+    result = provision.solve("parvagpu-s2-shared", name, 90.0, start=start, replay=False)
     assert (result.status, len(result.plan.gpus), result.verified) == ("optimal", 2, True)
 
 

@@ -148,7 +148,7 @@ def test_slice_that_unfilled_batches_overload_is_rejected():
 
 
 @pytest.mark.skipif(not PARVAGPU.is_dir(), reason="ParvaGPU's tables are not beside the checkout")
-@pytest.mark.parametrize(("row", "gpus"), [(1, 1), (4, 6)])
+@pytest.mark.parametrize(("row", "gpus"), [(1, 1), (2, 2), (3, 4), (4, 6)])
 def test_scenarios_on_measured_tables_with_shared_slices(row, gpus):
     """Sharing slices saves a GPU: measured segments beside networks fitted to them."""
     result = provision.solve(sharing(import_scenario(PARVAGPU, row, 0.9)), "master", time_limit_s=120)

@@ -19,7 +19,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES, ids=[name for name, _ in CASES])
-@pytest.mark.parametrize("block", range(2))
+@pytest.mark.parametrize("block", range(3))
 def test_auto_agrees_with_brute_force(name, kind, block):
     """It proves what the small solver finds, or that there is no plan; where it does not, its bound is no higher."""
     proved = 0
