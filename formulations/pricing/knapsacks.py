@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.models.base.arrays import Ints
-from provision.models.base.compiled import compiled
+from provision.models.base.compiled import compiled, inner
 
 Units = NDArray[np.int32]
 
@@ -145,7 +145,7 @@ def _pattern(
     return found
 
 
-@compiled
+@inner
 def _gains(start: Ints, first: Units, memory_gib: NDArray[np.float32], values: Ints, gib_price: float) -> Ints:
     """(ways,) the value of each way less the price of its memory; 0 for ways that are not allowed."""
     gains = np.zeros(len(first), np.int64)
@@ -156,7 +156,7 @@ def _gains(start: Ints, first: Units, memory_gib: NDArray[np.float32], values: I
     return gains
 
 
-@compiled
+@inner
 def _estimate(start: Ints, first: Units, second: Units, room: int, units: int, gains: Ints, copies: Ints) -> float:
     """An upper bound on the gain: the least of three fractional knapsacks, over each resource and over their mean."""
     roles, least = len(start) - 1, np.inf
@@ -179,7 +179,7 @@ def _estimate(start: Ints, first: Units, second: Units, room: int, units: int, g
     return least * (1 + 1e-9)
 
 
-@compiled
+@inner
 def _endless(
     start: Ints, first: Units, second: Units, gains: Ints, copies: Ints, role: int, room: int, units: int
 ) -> bool:
@@ -190,7 +190,7 @@ def _endless(
     return True
 
 
-@compiled
+@inner
 def _rounds(start: Ints, first: Units, second: Units, gains: Ints, copies: Ints, room: int, units: int) -> Ints:
     """(roles,) the number of passes over the table: one for a role without limit, else one for every copy."""
     found = np.zeros(len(start) - 1, np.int64)
@@ -201,7 +201,7 @@ def _rounds(start: Ints, first: Units, second: Units, gains: Ints, copies: Ints,
     return found
 
 
-@compiled
+@inner
 def _fill(
     start: Ints, first: Units, second: Units, gains: Ints, copies: Ints, table: Ints, chosen: NDArray[np.int16]
 ) -> None:
@@ -222,7 +222,7 @@ def _fill(
             row += 1
 
 
-@compiled
+@inner
 def _take(
     before: Ints, table: Ints, one: int, other: int, gain: int, chosen: NDArray[np.int16], row: int, number: int
 ) -> None:

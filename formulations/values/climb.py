@@ -15,7 +15,7 @@ from provision.formulations.pricing.mps.pricing import PlaceValues
 from provision.formulations.pricing.mps.rate_points import RatePoints, carried_rps, gpu_ms
 from provision.formulations.values.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints
-from provision.models.base.compiled import compiled
+from provision.models.base.compiled import compiled, inner
 
 MOVES = SCHEDULE.moves
 """A number that kernels can read."""
@@ -65,7 +65,7 @@ def climbed(points: RatePoints, table: Table, values: PlaceValues, starts: Ints,
     return found, worth
 
 
-@compiled
+@inner
 def _row_of(points: RatePoints, table: Table, at: int) -> int:
     """The row of a point."""
     for row in range(len(table.of_class)):
@@ -74,7 +74,7 @@ def _row_of(points: RatePoints, table: Table, at: int) -> int:
     return 0
 
 
-@compiled
+@inner
 def _moved(points: RatePoints, table: Table, rows: Ints, units: Ints, size: int, draw: np.random.Generator) -> int:
     """Change the rows and units of replicas at random; return the number of replicas, 0 if the change is impossible."""
     kind, one, some = draw.random(), int(draw.random() * size), 1 + int(draw.random() ** 2 * 8)
@@ -108,7 +108,7 @@ def _moved(points: RatePoints, table: Table, rows: Ints, units: Ints, size: int,
     return size - 1
 
 
-@compiled
+@inner
 def _fitted(points: RatePoints, table: Table, values: PlaceValues, rows: Ints, units: Ints, batches: Ints, size: int
             ) -> float:
     """The value of replicas with given rows and units; 0 if no batches are feasible. Writes the batches."""
@@ -152,7 +152,7 @@ def _fitted(points: RatePoints, table: Table, values: PlaceValues, rows: Ints, u
     return best
 
 
-@compiled
+@inner
 def _value(points: RatePoints, table: Table, values: PlaceValues, rows: Ints, units: Ints, batches: Ints, size: int,
            cache: float, power_w: float) -> float:
     """The value of replicas at operating points; 0 if one of them is late."""

@@ -20,7 +20,7 @@ import numpy as np
 from provision.heuristics.veltair.blocks import block_end, first_pivot, least_cores, threshold
 from provision.heuristics.veltair.profile import Catalogue
 from provision.models.base.arrays import Floats, Ints
-from provision.models.base.compiled import compiled
+from provision.models.base.compiled import compiled, inner
 from provision.models.cpu.cpu import Cpu, accesses, alone_s, busy_s, dram_s, misses, stays, stretch, took_s
 
 ADAPTIVE, PRINTED = 0, -1
@@ -112,14 +112,14 @@ def _play(
         run(tenants, line[:present], catalogue, cpu)
 
 
-@compiled
+@inner
 def enter(tenant: Any, query: int, network: int, catalogue: Catalogue) -> None:
     """Initialise the record of a query that arrives, before its first unit is formed."""
     tenant.query, tenant.network = query, network
     tenant.layer = tenant.end = catalogue.first[network]
 
 
-@compiled
+@inner
 def soonest(tenants: Any, line: Ints) -> tuple[int, float]:
     """(position in the line of the next tenant to finish its layer, the seconds until then)."""
     first, least_s = -1, np.inf
@@ -130,7 +130,7 @@ def soonest(tenants: Any, line: Ints) -> tuple[int, float]:
     return first, least_s
 
 
-@compiled
+@inner
 def pass_time(tenants: Any, line: Ints, seconds: float, log: Log) -> None:
     """Advance all tenants in the line by ``seconds``."""
     for at in line:
@@ -142,7 +142,7 @@ def pass_time(tenants: Any, line: Ints, seconds: float, log: Log) -> None:
             log.core_s[tenant.query] += tenant.cores * seconds
 
 
-@compiled
+@inner
 def form(
     tenants: Any, line: Ints, at: int, catalogue: Catalogue, rules: Rules, cpu: Cpu, proxy: Floats, log: Log
 ) -> None:
@@ -167,7 +167,7 @@ def form(
     log.counts[1] += tenant.demand > idle(tenants, line, cpu)
 
 
-@compiled
+@inner
 def level(tenants: Any, line: Ints, catalogue: Catalogue, proxy: Floats) -> int:
     """The index of the interference level that the proxy predicts from the counters of all tenants that are not about
     to finish.
@@ -188,7 +188,7 @@ def counters(access_bps: float, miss_bps: float) -> Floats:
     return np.array([1.0, miss_bps / access_bps, access_bps / 1e12])
 
 
-@compiled
+@inner
 def unfinished(tenant: Any, catalogue: Catalogue) -> float:
     """The part of a tenant's unit that is left, by the planned times."""
     until_s = catalogue.until_s[tenant.plane, tenant.cores - 1]
@@ -197,7 +197,7 @@ def unfinished(tenant: Any, catalogue: Catalogue) -> float:
     return left_s / (until_s[tenant.end] - until_s[tenant.begin])
 
 
-@compiled
+@inner
 def most_cores(tenants: Any, line: Ints, tenant: Any, catalogue: Catalogue, cpu: Cpu) -> float:
     """The average cores of a tenant plus its threshold."""
     total = 0.0
@@ -207,7 +207,7 @@ def most_cores(tenants: Any, line: Ints, tenant: Any, catalogue: Catalogue, cpu:
     return own + threshold(cpu.cores, own, total)
 
 
-@compiled
+@inner
 def idle(tenants: Any, line: Ints, cpu: Cpu) -> int:
     """The number of cores that no tenant has."""
     cores = cpu.cores
@@ -216,7 +216,7 @@ def idle(tenants: Any, line: Ints, cpu: Cpu) -> int:
     return cores
 
 
-@compiled
+@inner
 def deal(tenants: Any, line: Ints, rules: Rules, cpu: Cpu, log: Log) -> None:
     """Give idle cores to the tenants that need more, in order of arrival."""
     free = idle(tenants, line, cpu)
@@ -232,7 +232,7 @@ def deal(tenants: Any, line: Ints, rules: Rules, cpu: Cpu, log: Log) -> None:
     log.counts[2] = max(log.counts[2], cpu.cores - free)
 
 
-@compiled
+@inner
 def run(tenants: Any, line: Ints, catalogue: Catalogue, cpu: Cpu) -> None:
     """Compute, for each tenant, the time of its layer beside the others and its bandwidth from L3 and DRAM."""
     running = np.array([at for at in line if tenants[at].cores > 0])

@@ -16,7 +16,7 @@ import numpy as np
 from provision.heuristics.veltair.events import Log
 from provision.heuristics.veltair.profile import Catalogue
 from provision.models.base.arrays import Floats, Ints
-from provision.models.base.compiled import compiled
+from provision.models.base.compiled import compiled, inner
 
 TOKEN_LEVELS = np.array([0.0, 1.0, 3.0, 9.0])
 PRIORITY = 1.0
@@ -54,7 +54,7 @@ def play_prema(
             return
 
 
-@compiled
+@inner
 def chosen(
     line: Ints, layer: Ints, now_s: float, arrival_s: Floats, networks: Ints, first: Ints, until_s: Floats,
     tokens: Floats, added: bool

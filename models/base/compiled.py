@@ -14,19 +14,18 @@ _missed: list[str] = []
 
 def compiled(function: Callable[..., Any]) -> Any:
     """Decorator: compile the function when it is first called, and keep the result on disk for other processes."""
-    return _kernel(function)
+    from provision.models.base.kernel_cache import kernel  # Numba, which takes long to load
+
+    return kernel(function, _miss)
 
 
 def inner(function: Callable[..., Any]) -> Any:
-    """Decorator: like ``compiled``, for functions that only kernels call. They compile in about half the time."""
-    return _kernel(function, no_cpython_wrapper=True)
+    """Decorator: compile the function as a part of the kernels that call it, in less than half of the time. Python
+    cannot call it.
+    """
+    from provision.models.base.kernel_cache import linked_kernel
 
-
-def _kernel(function: Callable[..., Any], **options: bool) -> Any:
-    """The kernel of a function. Numba, which takes long to load, is loaded with the first kernel."""
-    from provision.models.base.kernel_cache import kernel
-
-    return kernel(function, _miss, **options)
+    return linked_kernel(function)
 
 
 def unwarmed() -> int:

@@ -5,10 +5,10 @@ as slow.
 """
 
 from provision.models.base.arrays import Ints
-from provision.models.base.compiled import compiled
+from provision.models.base.compiled import inner
 
 
-@compiled
+@inner
 def push(heap: Ints, size: int, key: int, number: int) -> int:
     """Add the pair (key, number) to a heap of ``size`` rows, and return the new size."""
     child = size
@@ -22,7 +22,7 @@ def push(heap: Ints, size: int, key: int, number: int) -> int:
     return size + 1
 
 
-@compiled
+@inner
 def drop_first(heap: Ints, size: int) -> int:
     """Remove row 0, which has the least key, from a heap of ``size`` rows, and return the new size."""
     size -= 1

@@ -9,12 +9,16 @@ A wheel may contain kernels that were compiled for a common processor (``make wh
 Numba and the sources are the same as at compilation and this processor has the instructions that the kernels use;
 otherwise kernels are compiled on this machine.
 
+Most kernels are called by other kernels only. Numba would optimise and keep each of them by itself, and again with
+every kernel that calls it; here that happens only in the kernels that Python calls (``linked_kernel``).
+
 Numba compiles a kernel once more for every literal integer or flag that another kernel passes to it. If these
 compilations would take too long, kernels pass ``np.int64(0)`` instead of ``0``, or a float for a sign.
 """
 
 import os
 from collections.abc import Callable
+from ctypes import c_void_p, cast, pythonapi
 from functools import cache
 from hashlib import sha256
 from inspect import getfile
@@ -32,6 +36,8 @@ from numba.core.caching import (
     InTreeCacheLocator,
     UserProvidedCacheLocator,
 )
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 from numba.core.dispatcher import Dispatcher
 
 from provision.models.base.clock import COMPILING
@@ -127,12 +133,50 @@ class _Cache(FunctionCache):
         return (*super()._index_key(sig, codegen), *map(_digest, files))  # type: ignore[no-untyped-call]
 
 
-def kernel(function: Callable[..., Any], missed: Callable[[str], None], **options: bool) -> Any:
-    """Make a kernel of a function; ``missed`` is called with its name whenever the kernel has to be compiled.
-
-    ``options`` are further options of Numba's ``njit``.
+class _Linked(JITCodeLibrary):
+    """The code of a kernel that only other kernels call. Their libraries contain it, and it is optimised there; it has
+    no machine code of its own.
     """
-    made = njit(function, nogil=True, **options)  # type: ignore[call-overload]  # its stubs lack some options
+
+    @property
+    def codegen(self) -> Any:
+        """What Numba tells the environment of the machine code: this library, which needs none."""
+        return self
+
+    def set_env(self, name: str, env: Any) -> None:
+        """Called by Numba with the environment."""
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """The address of what runs when Python calls the kernel: a function of Python that raises TypeError."""
+        self._ensure_finalized()  # type: ignore[no-untyped-call]
+        return cast(pythonapi.PyErr_BadArgument, c_void_p).value or 0
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()  # type: ignore[no-untyped-call]
+        self._finalized = True
+
+
+class _Linking(Compiler):
+    """Compiles a kernel to a library of type _Linked."""
+
+    def __init__(self, typingctx: Any, targetctx: Any, library: Any, *others: Any) -> None:
+        linked = _Linked(targetctx.codegen(), "linked")  # type: ignore[no-untyped-call]
+        super().__init__(typingctx, targetctx, linked, *others)  # type: ignore[no-untyped-call]
+
+
+def linked_kernel(function: Callable[..., Any]) -> Any:
+    """Make a kernel of a function that only other kernels call; it is compiled with each of them, and not kept on disk
+    by itself.
+    """
+    return njit(function, nogil=True, no_cpython_wrapper=True, pipeline_class=_Linking)  # type: ignore[call-overload]
+
+
+def kernel(function: Callable[..., Any], missed: Callable[[str], None]) -> Any:
+    """Make a kernel of a function; ``missed`` is called with its name whenever the kernel has to be compiled."""
+    made = njit(function, nogil=True)
     try:
         made._cache = _Cache(function, missed)
     except RuntimeError:

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.models.base.arrays import Floats
-from provision.models.base.compiled import compiled
+from provision.models.base.compiled import compiled, inner
 from provision.models.cpu.layers import BYTES, Layer
 
 TILE_ROWS, TILE_COLUMNS = 6, 16
@@ -112,39 +112,39 @@ def version(layer: Layer, rows: int, columns: int, split: int, cpu: Cpu) -> NDAr
     ), VERSION)
 
 
-@compiled
+@inner
 def stays(version: Any, cores: int, l3_share: float, cpu: Cpu) -> float:
     """The fraction of a version's blocks that stays in cache, on ``cores`` cores and the fraction ``l3_share`` of
     L3."""
     return min(1.0, l3_share * cpu.live_bytes / (min(cores, version.chunks) * version.block_bytes))
 
 
-@compiled
+@inner
 def accesses(version: Any, stay: float) -> float:
     """The bytes that a version reads from or through L3 if the fraction ``stay`` of its blocks stays in cache."""
     return stay * version.panel_bytes + (1 - stay) * version.again_bytes
 
 
-@compiled
+@inner
 def misses(version: Any, stay: float) -> float:
     """The bytes that a version reads from DRAM if the fraction ``stay`` of its blocks stays in cache."""
     return version.weight_bytes + (1 - stay) * version.again_bytes
 
 
-@compiled
+@inner
 def busy_s(version: Any, cores: int, stay: float, cpu: Cpu) -> float:
     """The time in which a version computes and reads from L3, in s."""
     l3_s = accesses(version, stay) / (min(cores, version.chunks) * cpu.core_l3_bps)
     return np.ceil(version.chunks / cores) * version.chunk_s + l3_s
 
 
-@compiled
+@inner
 def dram_s(version: Any, cores: int, stay: float, cpu: Cpu) -> float:
     """The time in which a version reads from DRAM while no other tenant uses DRAM, in s."""
     return misses(version, stay) / min(min(cores, version.chunks) * cpu.core_dram_bps, cpu.dram_bps)
 
 
-@compiled
+@inner
 def took_s(busy_s: float, dram_s: float, cores: int, cpu: Cpu) -> float:
     """The time of a layer in s: the longer of its times for computing and for DRAM, plus the overhead of its cores."""
     taken_s = max(busy_s, dram_s) + cpu.fork_s + cores * cpu.join_s
@@ -158,7 +158,7 @@ def alone_s(version: Any, cores: int, cpu: Cpu) -> float:
     return took_s(busy_s(version, cores, stay, cpu), dram_s(version, cores, stay, cpu), cores, cpu)
 
 
-@compiled
+@inner
 def stretch(busy_s: Floats, dram_s: Floats, miss_bytes: Floats, cpu: Cpu) -> float:
     """The factor, at least 1, by which all transfers must take longer so that DRAM's bandwidth is not exceeded.
 

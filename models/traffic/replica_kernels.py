@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from provision.models.base.compiled import compiled
+from provision.models.base.compiled import compiled, inner
 from provision.models.base.tolerances import TOLERANCE
 
 
@@ -71,7 +71,7 @@ def late_by_part(
     return late
 
 
-@compiled
+@inner
 def due(arrivals: np.ndarray, head: int, batch: int, delay: float) -> float:
     """The time at which the batch that begins with request ``head`` may start: when it is full, or ``delay`` has
     passed.
@@ -80,7 +80,7 @@ def due(arrivals: np.ndarray, head: int, batch: int, delay: float) -> float:
     return min(waited, arrivals[head + batch - 1]) if head + batch <= len(arrivals) else waited
 
 
-@compiled
+@inner
 def taken(arrivals: np.ndarray, head: int, batch: int, now: float) -> int:
     """The number of requests in a batch that begins with request ``head`` and starts at time ``now``."""
     size, most = 1, min(batch, len(arrivals) - head)

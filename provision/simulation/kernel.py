@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from provision.models.base.compiled import compiled
+from provision.models.base.compiled import compiled, inner
 
 FOREVER = np.iinfo(np.int64).max
 NS_PER_MS = 1e6
@@ -95,7 +95,7 @@ def advance(line: Line, until_ns: int) -> None:
             start(line, starting)
 
 
-@compiled
+@inner
 def earliest(line: Line) -> tuple[int, int, int]:
     """The slot that finishes first, and the replicas with the first arrival and the first start."""
     slot = arriving = starting = 0
@@ -117,7 +117,7 @@ def next_ns(line: Line) -> int:
     return min(line.slots[slot].finish_ns, line.replicas[arriving].arrive_ns, line.replicas[starting].start_ns)
 
 
-@compiled
+@inner
 def arrive(line: Line, at: int) -> None:
     """Put the next request of a replica into its queue, or drop it if the queue is full."""
     replica = line.replicas[at]
@@ -133,7 +133,7 @@ def arrive(line: Line, at: int) -> None:
     replica.arrive_ns = line.arrival_ns[replica.upcoming] if replica.upcoming < replica.end else FOREVER
 
 
-@compiled
+@inner
 def plan_start(line: Line, at: int, now_ns: int) -> None:
     """Set the start of a replica's next batch: now if it is full, else when its oldest request has waited long enough.
     """
@@ -147,7 +147,7 @@ def plan_start(line: Line, at: int, now_ns: int) -> None:
         replica.start_ns = max(now_ns, line.arrival_ns[replica.head] + replica.delay_ns)
 
 
-@compiled
+@inner
 def start(line: Line, at: int) -> None:
     """Start a batch of waiting requests on the first idle process."""
     replica, free = line.replicas[at], 0
@@ -168,7 +168,7 @@ def start(line: Line, at: int) -> None:
     rescale(line, now_ns)
 
 
-@compiled
+@inner
 def hold_turn(line: Line, at: int) -> None:
     """Prevent all replicas that take turns with a replica from starting a batch."""
     other = line.replicas[at].next_in_turn
@@ -177,7 +177,7 @@ def hold_turn(line: Line, at: int) -> None:
         other = line.replicas[other].next_in_turn
 
 
-@compiled
+@inner
 def pass_turn(line: Line, at: int, now_ns: int) -> None:
     """After the end of a batch, plan the starts of the other replicas in the ring, up to the first whose batch is due
     now.
@@ -193,7 +193,7 @@ def pass_turn(line: Line, at: int, now_ns: int) -> None:
     plan_start(line, at, now_ns)
 
 
-@compiled
+@inner
 def end_stage(line: Line, which: int) -> None:
     """Advance the batch in a slot to its next stage, or end it."""
     slot = line.slots[which]
@@ -206,7 +206,7 @@ def end_stage(line: Line, which: int) -> None:
     rescale(line, slot.since_ns)
 
 
-@compiled
+@inner
 def finish(line: Line, which: int) -> None:
     """End the batch in a slot and answer its requests."""
     slot = line.slots[which]
@@ -236,7 +236,7 @@ def rescale(line: Line, now_ns: int) -> None:
         slot.finish_ns = now_ns + np.int64(np.ceil(max(slot.left, 0.0) * hold_ns))
 
 
-@compiled
+@inner
 def _place(line: Line, slot: Any) -> Any:
     """The column of the tables for the stage of the batch in a slot."""
     return slot.replica + slot.stage * len(line.replicas)

@@ -17,7 +17,7 @@ from functools import lru_cache
 import numpy as np
 
 from provision.models.base.arrays import Bools, Floats, Ints
-from provision.models.base.compiled import compiled
+from provision.models.base.compiled import compiled, inner
 from provision.models.performance.tokens.data import TokenModels
 from provision.models.performance.tokens.lengths import RequestTokens, SharedPrefix
 from provision.models.performance.tokens.slo import Limits
@@ -207,7 +207,7 @@ def _serve(ready_ms: Floats, prompt: Ints, output: Ints, known: Ints, common: In
     return first_ms, end_ms
 
 
-@compiled
+@inner
 def _demand(running: Ints, computed: Ints, decodes: Bools, block: int) -> tuple[int, int, int]:
     """The number of sequences that decode, the tokens in their KV caches, and the blocks that their next tokens take.
     """
@@ -220,7 +220,7 @@ def _demand(running: Ints, computed: Ints, decodes: Bools, block: int) -> tuple[
     return decoding, context, grown
 
 
-@compiled
+@inner
 def _give_tokens(running: Ints, prompt: Ints, computed: Ints, decodes: Bools, given: Ints, first_ms: Floats,
                  sent_ms: float, halted: bool) -> None:
     """End an iteration at ``sent_ms``.
@@ -238,7 +238,7 @@ def _give_tokens(running: Ints, prompt: Ints, computed: Ints, decodes: Bools, gi
         given[request] += decodes[request]
 
 
-@compiled
+@inner
 def _let_go(running: Ints, size: int, output: Ints, computed: Ints, given: Ints, common: Ints, end_ms: Floats,
             sent_ms: float, used: int, block: int) -> tuple[int, int]:
     """Remove sequences whose answer is complete at ``sent_ms``; return how many are left, and the blocks in use."""
@@ -253,7 +253,7 @@ def _let_go(running: Ints, size: int, output: Ints, computed: Ints, given: Ints,
     return kept, used
 
 
-@compiled
+@inner
 def _send_back(running: Ints, size: int, line: Ints, again: int, computed: Ints, decodes: Bools, common: Ints,
                used: int, block: int) -> tuple[int, int, int]:
     """Preempt the sequence admitted last: it gives its blocks back, and it is the next to be admitted."""
@@ -264,13 +264,13 @@ def _send_back(running: Ints, size: int, line: Ints, again: int, computed: Ints,
     return size - 1, again + 1, used
 
 
-@compiled
+@inner
 def _held(tokens: int, block: int) -> int:
     """The number of blocks for ``tokens`` tokens."""
     return (tokens + block - 1) // block
 
 
-@compiled
+@inner
 def _iteration_ms(weights: Floats, decoding: int, context: int, tokens: int, attended: float) -> float:
     """The time of an iteration in ms, by its decoding sequences, their cached tokens, prompt tokens, and pairs of
     these.

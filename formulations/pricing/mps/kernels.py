@@ -9,7 +9,7 @@ import numpy as np
 
 from provision.formulations.pricing.mps.tables import PointTables
 from provision.models.base.arrays import Floats, Ints
-from provision.models.base.compiled import compiled
+from provision.models.base.compiled import compiled, inner
 
 NONE = -1
 UNKNOWN = -2
@@ -22,19 +22,19 @@ Kernels take it as a signed argument. If they took a flag instead, they would be
 """
 
 
-@compiled
+@inner
 def clock_at(tables: PointTables, power_w: float) -> float:
     """The clock as a fraction of its maximum, at ``power_w`` W above idle (iGniter, eq. 9)."""
     return 1 - tables.gpu.clock_loss * max(tables.gpu.idle_w + power_w - tables.gpu.cap_w, 0.0)
 
 
-@compiled
+@inner
 def delay_at(tables: PointTables, count: int) -> float:
     """The extra scheduling delay of a kernel among ``count`` replicas, in ms (iGniter, eq. 6)."""
     return tables.gpu.delay_slope_ms * count + tables.gpu.delay_intercept_ms if count > 1 else 0.0
 
 
-@compiled
+@inner
 def busy_ms(tables: PointTables, point: int, count: int, cache: float, power_w: float, rounded: float) -> float:
     """Time of a batch at a point at full clock, in ms, among ``count`` replicas.
 
@@ -50,7 +50,7 @@ def busy_ms(tables: PointTables, point: int, count: int, cache: float, power_w: 
     return alone_ms + by_cache_ms + by_power_ms
 
 
-@compiled
+@inner
 def _combined(root: float, beside: float, own: float, rounded: float) -> float:
     """The joint effect of the neighbours' demands: their sum to the power ``root``.
 
@@ -62,7 +62,7 @@ def _combined(root: float, beside: float, own: float, rounded: float) -> float:
     return max(beside + rounded * (beside + own), 0.0) ** root
 
 
-@compiled
+@inner
 def settle(tables: PointTables, members: Ints, size: int, units: Ints, points: Ints) -> int:
     """Find operating points under which all members of a set keep their SLO and rate.
 
@@ -119,7 +119,7 @@ def settle(tables: PointTables, members: Ints, size: int, units: Ints, points: I
             return total
 
 
-@compiled
+@inner
 def relax(tables: PointTables, members: Ints, size: int, by_units: Ints, by_power: Ints) -> int:
     """A lower bound on the units of a set at any operating points.
 
@@ -179,7 +179,7 @@ def relax(tables: PointTables, members: Ints, size: int, by_units: Ints, by_powe
     return total
 
 
-@compiled
+@inner
 def holds(tables: PointTables, point: int, count: int, cache: float, power_w: float, rounded: float) -> bool:
     """Whether a point keeps its SLO and rate among ``count`` replicas.
 
@@ -229,7 +229,7 @@ def arrange(tables: PointTables, members: Ints, size: int, units: Ints, points: 
     return _tried(tables, members[:size], points, by_units, tables.limit - total, least_cache, least_w)
 
 
-@compiled
+@inner
 def _tried(
     tables: PointTables,
     members: Ints,
@@ -280,7 +280,7 @@ def _tried(
     return answer
 
 
-@compiled
+@inner
 def all_hold(tables: PointTables, points: Ints, count: int, cache: float, power_w: float, rounded: float) -> bool:
     """Whether all ``points`` keep SLO and rate among ``count`` replicas with the total demands ``cache`` and
     ``power_w``.

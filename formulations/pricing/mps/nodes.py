@@ -13,7 +13,7 @@ import numpy as np
 
 from provision.formulations.pricing.mps.tables import PointTables
 from provision.models.base.arrays import Floats, Ints
-from provision.models.base.compiled import compiled
+from provision.models.base.compiled import inner
 
 Values = TypeVar("Values", Ints, Floats)
 NEVER = -(1 << 60)
@@ -67,7 +67,7 @@ class NodeBound(NamedTuple):
     allowance: int
 
 
-@compiled
+@inner
 def halves(tables: PointTables, node: Node) -> tuple[Node, Node]:
     """Cut a node in two along the range that slows replicas more. Power below the power cap slows nobody."""
     cache, power_w = node.cache, node.power_w
@@ -82,19 +82,19 @@ def halves(tables: PointTables, node: Node) -> tuple[Node, Node]:
             Node(node.size, cache, (middle, power_w[1]), node.cache_price, node.power_price))
 
 
-@compiled
+@inner
 def _spread(tables: PointTables, side: Range) -> float:
     """How much more the upper end of a range slows replicas than the lower end."""
     return side[1] ** tables.gpu.root - side[0] ** tables.gpu.root
 
 
-@compiled
+@inner
 def _middle(tables: PointTables, side: Range) -> float:
     """The demand that slows replicas halfway between the ends of a range."""
     return ((side[0] ** tables.gpu.root + side[1] ** tables.gpu.root) / 2) ** (1 / tables.gpu.root)
 
 
-@compiled
+@inner
 def relaxed(tables: PointTables, offers: Offers, node: Node, floor: int, falls: tuple[float, float]) -> NodeBound:
     """The NodeBound of a node at the best multipliers found; ``most`` is NEVER if no set fits the units.
 
@@ -125,7 +125,7 @@ def relaxed(tables: PointTables, offers: Offers, node: Node, floor: int, falls: 
     return found
 
 
-@compiled
+@inner
 def _slope(amount: float, side: Range, price: float, fall: float) -> float:
     """The direction in which to move a multiplier, given the ``amount`` that the best offers demand; 0 to leave it.
 
@@ -139,13 +139,13 @@ def _slope(amount: float, side: Range, price: float, fall: float) -> float:
     return 0.0
 
 
-@compiled
+@inner
 def _within(price: float, amount: float) -> float:
     """The multiplier ``price``, cut to at least 0 and so that ``amount`` costs no more than DEAREST."""
     return min(max(price, 0.0), DEAREST / max(amount, 1 / DEAREST))
 
 
-@compiled
+@inner
 def _priced(offers: Offers, node: Node, limit: int, falls: tuple[float, float]) -> NodeBound:
     """The NodeBound of a node at its multipliers. Prices of demands are rounded down, which can only raise the bound.
     """
@@ -161,7 +161,7 @@ def _priced(offers: Offers, node: Node, limit: int, falls: tuple[float, float]) 
     return NodeBound(most + allowance if most > NEVER // 2 else NEVER, node, values, best, allowance)
 
 
-@compiled
+@inner
 def _given(price: float, side: Range, fall: float) -> float:
     """The amount to add to the sum of the values less prices of a set of offers; the result is then an upper bound on
     the value of the set. The set pays ``price`` per unit of its demand, which lies in the range ``side``. For each unit
@@ -171,7 +171,7 @@ def _given(price: float, side: Range, fall: float) -> float:
     return price * (side[1] + SLIGHT) - min(price, fall) * (side[1] - side[0])
 
 
-@compiled
+@inner
 def fill(units: Ints, values: Values, best: Values, never: float) -> None:
     """Fill ``best``: entry [o, n, u] is the highest value of exactly n offers with index o or more, in at most u units;
     ``never`` where there are no such offers.
@@ -188,7 +188,7 @@ def fill(units: Ints, values: Values, best: Values, never: float) -> None:
                     best[at, number, total] = candidate
 
 
-@compiled
+@inner
 def _brought(offers: Offers, best: Ints, count: int, limit: int) -> tuple[float, float]:
     """The cache demand and the power (W) of the offers that attain the entry ``best[0, count, limit]``."""
     at, cache, power_w = 0, 0.0, 0.0

@@ -21,7 +21,7 @@ from provision.formulations.pricing.mps.kernels import NONE, ROUNDED, delay_at
 from provision.formulations.pricing.mps.nodes import NEVER, SLIGHT, Node, fill, halves
 from provision.formulations.pricing.mps.rate_points import CEILING, CORNERS, RatePoints, carried_rps, gpu_ms, root_nodes
 from provision.models.base.arrays import Floats, Ints
-from provision.models.base.compiled import compiled
+from provision.models.base.compiled import compiled, inner
 from provision.models.base.heaps import drop_first, push
 from provision.models.base.tolerances import FORGIVEN
 
@@ -176,7 +176,7 @@ def best_patterns(points: RatePoints, choices: Choices, values: PlaceValues, flo
     return PointPatterns(members[:taken], worth[:taken], int(np.ceil(most)))
 
 
-@compiled
+@inner
 def _bounded(points: RatePoints, choices: Choices, values: PlaceValues, offers: Offers, node: Node, floor: int,
              best: float, effort: Effort, members: Ints, worth: Floats, taken: int
              ) -> tuple[float, float, int, tuple[float, float]]:
@@ -235,7 +235,7 @@ def _bounded(points: RatePoints, choices: Choices, values: PlaceValues, offers: 
     return found * (1 + ROUNDING) + CEILING, best, taken, (chosen[0], chosen[1])
 
 
-@compiled
+@inner
 def _listed(points: RatePoints, choices: Choices, values: PlaceValues, offers: Offers, node: Node,
             prices: tuple[float, float], visits: int, floor: int, best: float, close: float, members: Ints,
             worth: Floats, taken: int) -> tuple[bool, float, int]:
@@ -282,7 +282,7 @@ def _listed(points: RatePoints, choices: Choices, values: PlaceValues, offers: O
     return True, best, taken
 
 
-@compiled
+@inner
 def _corners(points: RatePoints, choices: Choices, values: PlaceValues, option: int, node: Node, most: Floats) -> None:
     """Write values at the corners of a node, (corners,): an option's value is nowhere above their bilinear
     interpolation.
@@ -336,7 +336,7 @@ def _corners(points: RatePoints, choices: Choices, values: PlaceValues, option: 
             most[corner] = max(most[corner], top - slope * (high - scale * part[corner]))
 
 
-@compiled
+@inner
 def _value(points: RatePoints, values: PlaceValues, at: int, busy: float) -> float:
     """The value of a point whose batches take ``busy`` ms, within the limits of bounds; 0 if it violates its SLO."""
     one = points.group[at]
@@ -344,7 +344,7 @@ def _value(points: RatePoints, values: PlaceValues, at: int, busy: float) -> flo
     return value_at(values.rps[one], values.value[one], carried * (1 + FORGIVEN)) if carried > 0 else 0.0
 
 
-@compiled
+@inner
 def _best_point(points: RatePoints, choices: Choices, values: PlaceValues, option: int, busy: float
                 ) -> tuple[int, float]:
     """The most valuable point of an option, and its value."""
@@ -356,7 +356,7 @@ def _best_point(points: RatePoints, choices: Choices, values: PlaceValues, optio
     return chosen, most
 
 
-@compiled
+@inner
 def _offers(points: RatePoints, choices: Choices, values: PlaceValues, node: Node) -> tuple[Choices, Offers]:
     """The undominated options in a node, and the offers that they make. An option dominates another one if it has no
     more units, cache demand and power, its least value in the node is no less than the other's highest, and the number
@@ -408,7 +408,7 @@ def _offers(points: RatePoints, choices: Choices, values: PlaceValues, node: Nod
     return narrowed, Offers(points.units[ats[back]], corners, points.cache[ats[back]], points.power_w[ats[back]], back)
 
 
-@compiled
+@inner
 def _complete(points: RatePoints, choices: Choices, options: Ints, option: int) -> bool:
     """Whether some options have as many replicas of the class of a further option as ``copies`` allows."""
     times, one = 0, points.group[choices.order[choices.first[option]]]
@@ -417,7 +417,7 @@ def _complete(points: RatePoints, choices: Choices, options: Ints, option: int) 
     return times >= choices.copies[one]
 
 
-@compiled
+@inner
 def _pattern(points: RatePoints, choices: Choices, values: PlaceValues, options: Ints) -> tuple[float, Ints]:
     """The pattern of some options: its value, 0 if it is infeasible, and its points."""
     count, cache, power_w, total = len(options), 0.0, 0.0, 0.0

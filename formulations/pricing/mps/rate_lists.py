@@ -15,7 +15,7 @@ import numpy as np
 from provision.formulations.pricing.mps.kernels import ROUNDED
 from provision.formulations.pricing.mps.rate_points import RatePoints, carried_rps, gpu_ms, together_rps
 from provision.models.base.arrays import Floats, Ints
-from provision.models.base.compiled import compiled
+from provision.models.base.compiled import compiled, inner
 
 NONE = -1
 
@@ -86,7 +86,7 @@ def _divided(points: RatePoints, at: Ints, group_of: Ints, size: int, step: int,
     return rps[:taken], members[:taken]
 
 
-@compiled
+@inner
 def _divisions(points: RatePoints, at: Ints, group_of: Ints, rows: Ints, step: int, room: int) -> tuple[Floats, Ints]:
     """Patterns of replicas of given rows with the largest batches, each on a multiple of ``step`` units; the last
     replica gets all remaining units.
@@ -106,7 +106,7 @@ def _divisions(points: RatePoints, at: Ints, group_of: Ints, rows: Ints, step: i
     return rps[:taken].copy(), members[:taken].copy()
 
 
-@compiled
+@inner
 def _next_division(units: Ints, step: int, limit: int) -> None:
     """Replace ``units`` by the next division in lexical order. After the last division, the first entry is set to 0."""
     last = len(units) - 1
@@ -125,7 +125,7 @@ def _next_division(units: Ints, step: int, limit: int) -> None:
     units[0] = 0
 
 
-@compiled
+@inner
 def _next_set(rows: Ints, many: int) -> bool:
     """Replace ``rows``, ascending numbers below ``many`` that may repeat, by the next such rows in lexical order;
     return whether there are any.
@@ -137,7 +137,7 @@ def _next_set(rows: Ints, many: int) -> bool:
     return False
 
 
-@compiled
+@inner
 def _within_copies(points: RatePoints, group_of: Ints, rows: Ints) -> bool:
     """Whether no group has more replicas than it may have."""
     for row in rows:
@@ -149,7 +149,7 @@ def _within_copies(points: RatePoints, group_of: Ints, rows: Ints) -> bool:
     return True
 
 
-@compiled
+@inner
 def _largest(points: RatePoints, at: Ints, rows: Ints, units: Ints, chosen: Ints, carried: Floats) -> bool:
     """Lower batches from the largest, until all are feasible together and no next smaller one carries as much; return
     whether every replica then carries the least rate of its group.
@@ -187,7 +187,7 @@ def _largest(points: RatePoints, at: Ints, rows: Ints, units: Ints, chosen: Ints
     return bool((carried >= points.least_rps[points.group[chosen]]).all())
 
 
-@compiled
+@inner
 def _rps(points: RatePoints, at: int, count: int, cache: float, power_w: float) -> float:
     """The requests/s of a point beside others, up to what counts for its group; 0 if it violates its SLO."""
     carried = carried_rps(points, at, gpu_ms(points, at, count, cache, power_w, ROUNDED))

@@ -155,7 +155,7 @@ def _lines(lines: Sequence[tuple[Floats, Floats]]) -> dict[str, Any]:
     return {"hold_ms": filled[0], "each_ms": filled[1]}
 
 
-@compiled
+@inner
 def gpu_ms(points: RatePoints, at: int, count: int, cache: float, power_w: float, rounded: float) -> float:
     """The time of a batch on the GPU, in ms, among ``count`` replicas with the total demands ``cache`` and ``power_w``.
 
@@ -166,7 +166,7 @@ def gpu_ms(points: RatePoints, at: int, count: int, cache: float, power_w: float
     return busy_ms(points, at, count, others, beside_w, rounded) / clock if clock > 0 else np.inf
 
 
-@compiled
+@inner
 def carried_rps(points: RatePoints, at: int, busy: float) -> float:
     """The requests/s of a point whose batches take ``busy`` ms on the GPU; 0 if that violates its SLO."""
     if busy > points.room_ms[at]:

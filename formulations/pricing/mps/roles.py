@@ -25,7 +25,7 @@ from provision.formulations.pricing.mps.tables import PointTables
 from provision.formulations.search.problem import Group
 from provision.formulations.search.roles import Role, dominance
 from provision.models.base.arrays import Ints, distinct_rows
-from provision.models.base.compiled import compiled
+from provision.models.base.compiled import compiled, inner
 from provision.models.base.tolerances import DUST
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.problem.instance import Instance
@@ -172,7 +172,7 @@ def hardened(tables: PointTables, roles: Ints, size: Ints, harder_first: Ints, h
     return kept[:taken].copy()
 
 
-@compiled
+@inner
 def _leapt(one: int, steps: int, harder_first: Ints, harder: Ints) -> int:
     """The role that is ``steps`` steps harder, or the hardest role on that path."""
     while steps > 0 and harder_first[one] < harder_first[one + 1]:

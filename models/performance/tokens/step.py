@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from provision.models.base.compiled import compiled
+from provision.models.base.compiled import inner
 from provision.models.performance.tokens.records import RECORDED_TOKENS
 
 HALF_IDLE_MS = 30_000.0
@@ -63,7 +63,7 @@ class TokenCosts(NamedTuple):
         return TokenCosts(*(factor * one for one in self))._replace(active=self.active)
 
 
-@compiled
+@inner
 def experts_ms(costs: TokenCosts, tokens: float) -> float:
     """The time to read the experts that so many tokens take, in ms."""
     if costs.experts == 0:
@@ -71,7 +71,7 @@ def experts_ms(costs: TokenCosts, tokens: float) -> float:
     return costs.experts * (1 - (1 - costs.active) ** tokens)
 
 
-@compiled
+@inner
 def decode_ms(costs: TokenCosts, sequences: float, context_tokens: float) -> float:
     """The time of an iteration that only decodes, in ms."""
     shared_ms = max(costs.weights, costs.token * sequences)
@@ -79,7 +79,7 @@ def decode_ms(costs: TokenCosts, sequences: float, context_tokens: float) -> flo
     return costs.step + shared_ms + batched_ms + costs.context * context_tokens + experts_ms(costs, sequences)
 
 
-@compiled
+@inner
 def prefill_ms(costs: TokenCosts, sequences: float, prompt_tokens: float, attended: float) -> float:
     """The time that prefill adds to an iteration in which ``sequences`` sequences decode, in ms."""
     if prompt_tokens == 0:
@@ -90,7 +90,7 @@ def prefill_ms(costs: TokenCosts, sequences: float, prompt_tokens: float, attend
     return costs.prefill + added_ms + costs.attended * attended
 
 
-@compiled
+@inner
 def launched_ms(costs: TokenCosts, time_ms: float, sequences: float, prompt_tokens: float) -> float:
     """Time of an iteration, in ms, that takes the GPU ``time_ms``, launching its kernels included."""
     if prompt_tokens > 0 and sequences + prompt_tokens > RECORDED_TOKENS:
@@ -98,19 +98,19 @@ def launched_ms(costs: TokenCosts, time_ms: float, sequences: float, prompt_toke
     return time_ms
 
 
-@compiled
+@inner
 def intake_ms(costs: TokenCosts, prompt_tokens: int) -> float:
     """The time that the front end spends on a request with ``prompt_tokens`` tokens, in ms."""
     return costs.request + costs.read * prompt_tokens
 
 
-@compiled
+@inner
 def idle_ms(costs: TokenCosts, since_ms: float) -> float:
     """The delay, in ms, of a request whose client sent its last request ``since_ms`` before."""
     return costs.idle * since_ms / (since_ms + HALF_IDLE_MS)
 
 
-@compiled
+@inner
 def delivery_ms(costs: TokenCosts, sequences: float) -> float:
     """The time from the end of an iteration until its tokens have reached their clients, in ms."""
     return costs.delivery + costs.delivery_sequence * sequences * math.sqrt(sequences)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain import plain
 
 from provision.heuristics.veltair.blocks import GRAIN, SLACK, block_end, blocks_of, first_pivot, least_cores, threshold
 from provision.heuristics.veltair.veltair import SCHEDULERS, Load, Machine, conflict_overhead_s
@@ -17,11 +18,13 @@ from provision.heuristics.veltair.versions import (
     uniform,
     versions_of,
 )
-from provision.models.cpu.cpu import PUBLISHED, VERSION, alone_s, core_scaling, pressed, stretch
+from provision.models.cpu import cpu
+from provision.models.cpu.cpu import PUBLISHED, VERSION, alone_s, core_scaling, pressed
 from provision.models.cpu.layers import Layer, Network, conv, dense
 from provision.models.cpu.networks import networks
 
 CPU = PUBLISHED
+stretch = plain(cpu.stretch)
 
 
 @pytest.mark.parametrize(("name", "layers", "macs", "weights"), [

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from plain import plain
 from token_instances import chat, instance, performance
 
 from provision.exporters.export import render
@@ -14,13 +15,15 @@ from provision.instances.importers.tokens.iterations import read_muxserve, read_
 from provision.instances.importers.tokens.wva import read_wva
 from provision.models.base.errors import InputError
 from provision.models.fitting.token_iterations import FITTED, TimedIteration, fit_iterations
-from provision.models.performance.tokens.step import TokenCosts, decode_ms, prefill_ms
+from provision.models.performance.tokens import step
+from provision.models.performance.tokens.step import TokenCosts
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the public samples are not there")
 TRUE = TokenCosts(*[0.0] * len(TokenCosts._fields))._replace(
     weights=30.0, token=0.1, sequence=0.2, context=1e-4, prefill=4.0, attended=5e-6)
+decode_ms, prefill_ms = plain(step.decode_ms), plain(step.prefill_ms)
 
 
 def timed(sequences, context, prompt):

@@ -12,14 +12,12 @@ While it runs it checks the invariants that can only be seen from inside:
 import math
 from dataclasses import dataclass, field
 
-from provision.models.performance.tokens.step import (
-    decode_ms,
-    delivery_ms,
-    idle_ms,
-    intake_ms,
-    launched_ms,
-    prefill_ms,
-)
+from plain import plain
+
+from provision.models.performance.tokens import step
+
+decode_ms, delivery_ms, idle_ms, intake_ms, launched_ms, prefill_ms = map(plain, (
+    step.decode_ms, step.delivery_ms, step.idle_ms, step.intake_ms, step.launched_ms, step.prefill_ms))
 
 
 @dataclass
@@ -58,8 +56,8 @@ def serve(planned_ms, prompt, output, engine, costs, clients, cached=False, reus
             return
         one = every[sent]
         one.found["sent"] = max(planned_ms[sent], place)
-        intake = max(intake, one.found["sent"]) + intake_ms.py_func(costs, one.prompt)
-        pending.append((intake + idle_ms.py_func(costs, one.found["sent"] - before), one))
+        intake = max(intake, one.found["sent"]) + intake_ms(costs, one.prompt)
+        pending.append((intake + idle_ms(costs, one.found["sent"] - before), one))
         sent, under_way = sent + 1, under_way + 1
 
     def blocks(tokens):
@@ -128,13 +126,13 @@ def serve(planned_ms, prompt, output, engine, costs, clients, cached=False, reus
         assert len(decoders) + chunks <= engine.budget_tokens and len(running) <= engine.most_sequences  # 2
         assert decoders or chunks or not calm  # 4
         context = sum(one.computed for one in decoders)
-        taken = decode_ms.py_func(costs, len(decoders), context)
-        taken += prefill_ms.py_func(costs, len(decoders), chunks, attended)
+        taken = decode_ms(costs, len(decoders), context)
+        taken += prefill_ms(costs, len(decoders), chunks, attended)
         chosen = now  # what the next iteration admits is known when this one begins
-        now += launched_ms.py_func(costs, taken, len(decoders), chunks)
+        now += launched_ms(costs, taken, len(decoders), chunks)
         if not engine.scheduled_ahead:
             chosen = now
-        delivered = now + delivery_ms.py_func(costs, len(decoders))
+        delivered = now + delivery_ms(costs, len(decoders))
         answered = []
         for one in list(running):
             if one.decoding and one not in decoders:
