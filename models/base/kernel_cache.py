@@ -9,8 +9,8 @@ A wheel may contain kernels that were compiled for a common processor (``make wh
 Numba and the sources are the same as at compilation and this processor has the instructions that the kernels use;
 otherwise kernels are compiled on this machine.
 
-Most kernels are called by other kernels only. Numba would optimise and keep each of them by itself, and again with
-every kernel that calls it; here that happens only in the kernels that Python calls (``linked_kernel``).
+Most kernels are called by other kernels only, whose machine code contains them. Numba would also make machine code and
+an entry point for each of them, and keep these on disk (``linked_kernel``).
 
 Numba compiles a kernel once more for every literal integer or flag that another kernel passes to it. If these
 compilations would take too long, kernels pass ``np.int64(0)`` instead of ``0``, or a float for a sign.
@@ -134,8 +134,7 @@ class _Cache(FunctionCache):
 
 
 class _Linked(JITCodeLibrary):
-    """The code of a kernel that only other kernels call. Their libraries contain it, and it is optimised there; it has
-    no machine code of its own.
+    """The code of a kernel that only other kernels call. Their libraries contain it; it has no machine code of its own.
     """
 
     @property
@@ -150,9 +149,6 @@ class _Linked(JITCodeLibrary):
         """The address of what runs when Python calls the kernel: a function of Python that raises TypeError."""
         self._ensure_finalized()  # type: ignore[no-untyped-call]
         return cast(pythonapi.PyErr_BadArgument, c_void_p).value or 0
-
-    def _optimize_final_module(self) -> None:
-        pass
 
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()  # type: ignore[no-untyped-call]
