@@ -81,10 +81,7 @@ def _planned(problem: Problem, progress: Progress, plans: Plans | None) -> tuple
     prices, turns = _prices(problem, progress), list[Turn]()
     if prices is not None:
         turns = [partial(_prove_by_prices, prices, progress), *([] if plans is None else plans(progress))]
-        first, *others = turns
-        first(SCHEDULE.prices_s)
-        for turn in others:
-            turn(SCHEDULE.prices_s / len(turns))
+        _go_on(turns, progress, SCHEDULE.prices_s)
         if math.isinf(prices.bound.proof.bound):
             return "proved", prices.bound.proof
     if progress.plan is not None and not progress.search.left_s:
@@ -102,6 +99,15 @@ def _planned(problem: Problem, progress: Progress, plans: Plans | None) -> tuple
     return "proved", proof
 
 
+def _go_on(turns: Sequence[Turn], progress: Progress, seconds: float) -> None:
+    """Go on with the first of several searches for some seconds, and with each of the others for a part of that time:
+    the first proves bounds, which take longest.
+    """
+    for at, turn in enumerate(turns):
+        if not progress.enough:
+            turn(seconds * SCHEDULE.some if at else seconds)
+
+
 def _improved(problem: Problem, progress: Progress, turns: Sequence[Turn], proof: TypeCounts | None
               ) -> tuple[Termination, TypeCounts | None]:
     """Plan with one replica for each workload, or part of a workload, in turn with other searches, until the time is
@@ -109,15 +115,13 @@ def _improved(problem: Problem, progress: Progress, turns: Sequence[Turn], proof
     """
     def further(seconds: float) -> bool:
         before_s = progress.search.left_s
-        for turn in turns:
-            if not progress.enough:
-                turn(seconds)
+        _go_on(turns, progress, seconds)
         return before_s - progress.search.left_s > SCHEDULE.idle_s
 
     parts = problem if problem.single else Problem(problem.instance, in_parts(problem))
     proves = parts is problem
     ended: Termination = "completed"
-    if parts.single:
+    if parts.single and not (turns and len(problem.pools) == 1):  # for one GPU type, ruin and recreate is sooner
         run = Run(parts, progress, NAME, proves, further)
         try:
             ended, proof = run.until_proved(), run.bounds.proof if proves else proof

@@ -38,8 +38,8 @@ class Walk:
     problem
         The problem.
     start
-        A plan to beat, from which only the numbers of GPUs are used; None to begin with GPUs that are filled one after
-        the other.
+        A plan to beat; None for none. A walk begins with GPUs that are filled one after the other. If they cost more
+        than the plan, it begins with as many GPUs as the plan has.
     bound
         A proven bound on the objective; no cheaper GPUs are tried.
     draw
@@ -73,9 +73,10 @@ class Walk:
         self.best: State | None = None
         self.trials: list[_Trial] = []
         self.turn = self.done = self.idle = self.taken = 0
-        if start is None:
-            self._begin(until)
-        else:
+        self._begin(until)
+        if start is not None and (self.best is None or objective_of(self.instance).better(
+                objective_of(self.instance).value(start), self.value)):
+            self.best = None
             self._try(self._cheaper(self._furnished(objective_of(self.instance).entries_of(start), until)))
 
     @property

@@ -168,16 +168,17 @@ def first_answers(instance: Instance, search: Search) -> Outcome:
 
 
 def _plans(progress: Progress) -> list[master.Turn]:
-    """With several GPU types: plans of classes of workloads, and ruin and recreate from the best plan, in which
-    workloads are split at many rates. Both begin at their first turns.
+    """Ruin and recreate from the best plan. With several GPU types, workloads are split at many rates there, and plans
+    of classes of workloads take turns with it. All begin at their first turns.
     """
-    if len(progress.instance.fleet) == 1:
-        return []
-    turns = [values.plans(progress)] if values.applies(progress.instance) else []
-    return [*turns, _walk(progress)]
+    instance = progress.instance
+    if len(instance.fleet) == 1:
+        return [_walk(progress, greedy.problem_of(instance))]
+    turns = [values.plans(progress)] if values.applies(instance) else []
+    return [*turns, _walk(progress, Problem(instance))]
 
 
-def _walk(progress: Progress) -> master.Turn:
+def _walk(progress: Progress, problem: Problem) -> master.Turn:
     """Turns of ruin and recreate from the best plan. It begins anew where another search found a better plan."""
     walks: list[Walk] = []
 
@@ -185,7 +186,7 @@ def _walk(progress: Progress) -> master.Turn:
         if not walks or objective_of(progress.instance).better(progress.value, walks[0].value):
             draw, until = np.random.default_rng(progress.search.seed), progress.search.within()
             try:
-                walks[:] = [Walk(Problem(progress.instance), progress.plan, progress.bound or 0.0, draw, until)]
+                walks[:] = [Walk(problem, progress.plan, progress.bound or 0.0, draw, until)]
             except TimeIsUpError:
                 return
         _walked(walks[0], progress, seconds, math.inf)
