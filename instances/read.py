@@ -56,7 +56,8 @@ def read_plan(path: Plan | FilePath, instance: Instance | FilePath | None = None
     Parameters
     ----------
     path
-        The file of a plan; with ``instance`` also a deployment map of ParvaGPU (``.csv``), which becomes a plan for it.
+        The file of a plan: YAML, JSON or a table (Parquet, Arrow); with ``instance`` also a deployment map of ParvaGPU
+        (``.csv``), which becomes a plan for the instance.
     instance
         The instance of the plan, as for ``read``; None if unknown.
 

@@ -65,7 +65,9 @@ class Points(NamedTuple):
         return self._replace(at=self.at._replace(**terms), **arrays)
 
     def undominated(self, *features: Floats | Ints) -> "Points":
-        """The points of every workload's models of which no other one has all features as large."""
+        """The points that no other one of the same workload and model equals or exceeds in all ``features``, each
+        (points,). Of equal points one is kept.
+        """
         table, of = np.column_stack(features).astype(float), np.stack([self.workload, self.at.model])
         mine = [np.flatnonzero((of == one[:, None]).all(axis=0)) for one in np.unique(of, axis=1).T]
         return self.only(np.concatenate([rows[undominated(table[rows], most=len(rows))] for rows in mine]))

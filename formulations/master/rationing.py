@@ -49,7 +49,7 @@ class Level(NamedTuple):
 
     @property
     def proven(self) -> bool:
-        """Whether no plan serves more."""
+        """Whether the bound proves that no plan serves more."""
         return self.bound is not None and self.bound <= self.served + SOLVER * max(self.asked, 1.0)
 
 

@@ -7,7 +7,6 @@ bound of the parts is no bound of the instance; prices of replicas prove one (`v
 """
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
@@ -38,8 +37,6 @@ class Run:
         The name of the method, for its plans.
     proves
         Whether bounds of this Problem are bounds of the instance: not if workloads were divided.
-    further
-        Goes on for some seconds with the searches that take turns with this one.
 
     Attributes
     ----------
@@ -51,17 +48,16 @@ class Run:
     many
         Whether there are many groups.
     turn_s
-        The seconds of the next turn for patterns, and as many for a plan.
+        The seconds of the next turn for patterns. A plan gets as many or, with few groups, a part of them.
     tried
         Whether the integer program over all patterns of small reduced cost has been tried.
     varied
         How many times patterns were generated at random prices.
     """
 
-    def __init__(self, problem: Problem, progress: Progress, name: str, proves: bool = True,
-                 further: Callable[[float], object] | None = None) -> None:
+    def __init__(self, problem: Problem, progress: Progress, name: str, proves: bool = True) -> None:
         self.problem, self.progress, self.search, self.name = problem, progress, progress.search, name
-        self.proves, self.further, easier = proves, further, problem
+        self.proves, easier = proves, problem
         most = SCHEDULE.most
         if len(problem.groups) > most // 2 and problem.shares:
             easier = Problem(problem.instance, rounded(problem.groups, most // 2, up=False), relaxed_problem=True)
@@ -106,8 +102,6 @@ class Run:
         while not self.ended and why is None:
             self._tighten()
             why = None if self.ended else self._turn()
-            if self.further is not None and why is None and not self.ended:
-                self.further(min(self.turn_s, SCHEDULE.prices_s))
         return why or ("proved" if self.progress.proved or math.isinf(self.bounds.bound) else "completed")
 
     def keep(self) -> None:
@@ -122,7 +116,7 @@ class Run:
         """Add patterns that raise the bound, before a plan is made.
 
         With few groups, it ends once the bound is near the linear program's value. If only a plan is wanted, it ends
-        once the gap between prices and linear program is small.
+        once what prices prove is near that value. Then patterns for plans are added, where they are kept apart.
         """
         fair = SCHEDULE.fair if self.problem.replicas >= SCHEDULE.fix_from else SCHEDULE.close
         for _ in self.bounds.rounds(self.search.within(self.turn_s)):
@@ -140,9 +134,9 @@ class Run:
             self.progress.prove(self.problem.objective(self.bounds.bound))
 
     def _turn(self) -> Termination | None:
-        """Make a plan of the patterns; if it is no better, add patterns at random prices.
+        """Make a plan of the patterns; if it is no better, add patterns at random prices. The next turn is longer.
 
-        Returns why the search ends, or None if it goes on.
+        Returns why the search ends, or None if it goes on. It ends after ``SCHEDULE.turns`` such additions in vain.
         """
         if self.search.left_s <= self.progress.writing_s:
             return "time_limit"
@@ -165,7 +159,7 @@ class Run:
         return self.progress.offer(plan_of(self.columns.program, found, self.name))
 
     def _integral(self, seconds: float) -> Chosen | None:
-        """A whole-number solution over the patterns of small reduced cost. In a large problem, dives find one instead;
+        """A whole-number solution over the patterns of least reduced cost. In a large problem, dives find one instead;
         the integer program is tried once, when nearly all patterns are known, and never with very many replicas.
 
         It is None if none is found, or if the linear program proves that none is better than the best plan known.
@@ -178,12 +172,13 @@ class Run:
         if relaxed is None or math.ceil(self.columns.units(relaxed)) >= self._below():
             return None
         kept = relaxed.reduced <= max(SCHEDULE.nearly, np.sort(relaxed.reduced)[: SCHEDULE.most][-1])
-        fixed = (np.floor(relaxed.parts + SOLVER) * fixes).astype(int)
+        fixed = (np.floor(relaxed.parts + SOLVER) * fixes).astype(int)  # the whole parts, with very many replicas
         seconds = SCHEDULE.integral_s if self.large else seconds
         return program.integral(kept, fixed, min(seconds, self.search.left_s))
 
     def _dived(self, until: Deadline) -> Chosen | None:
-        """The first whole-number solution that the integer program finds at the end of a dive."""
+        """The first whole-number solution that the integer program finds at the end of a dive; None if it finds none.
+        """
         for reached in dive(self.columns, until, self.draw, self._below()):
             found = self.columns.program.integral(reached.kept, reached.least, min(SCHEDULE.whole_s, until.left_s))
             if found is not None:

@@ -43,7 +43,7 @@ def solve(instance: Instance, search: Search, serve: Step | None = None, plans: 
     serve
         For the objective max_throughput, a method that carries all rates on few GPUs; by default this function.
     plans
-        Makes searches for plans that take turns with the others where bounds come from prices of replicas.
+        Makes searches for plans. They take turns with the bounds by prices of replicas, where such bounds are sought.
     """
     if instance.objective == THROUGHPUT:
         return fill_fleet(instance, search, NAME, serve or solve)
@@ -62,7 +62,8 @@ def solve(instance: Instance, search: Search, serve: Step | None = None, plans: 
 def _refused(instance: Instance, search: Search) -> Outcome | None:
     """The outcome if some workload cannot be served alone on any slice, else None.
 
-    Such a workload may still share a slice. If so, the outcome is the plan to begin with and its bound.
+    Such a workload may still share a slice. If so, or if a plan is known, nothing is planned here: the outcome is the
+    plan to begin with and its bound, if there are any.
     """
     refused = proved_infeasible(instance, best_segments(instance))
     if refused and (search.start is not None or not never_served(instance)):
@@ -85,13 +86,14 @@ def _planned(problem: Problem, progress: Progress, plans: Plans | None) -> tuple
         if math.isinf(prices.bound.proof.bound):
             return "proved", prices.bound.proof
     if progress.plan is not None and not progress.search.left_s:
-        progress.prove(progress.bound or problem.objective(first_bound(problem)))
+        progress.prove(problem.objective(first_bound(problem)))
         return "time_limit", None
     rated = _rated(problem, progress) if prices is None else None
     proof = None if rated is None else rated.proof
     if not progress.proved and (rated is None or math.isfinite(rated.bound)):
         _prove_further(problem, progress)
         if rated is not None and not (rated.complete or rated.coarse) and progress.plan is not None:
+            # Roles split workloads at fewer rates.
             return "completed" if progress.search.left_s > 0 else "time_limit", proof
         if _over(progress):
             return "time_limit", proof
@@ -110,25 +112,21 @@ def _go_on(turns: Sequence[Turn], progress: Progress, seconds: float) -> None:
 
 def _improved(problem: Problem, progress: Progress, turns: Sequence[Turn], proof: TypeCounts | None
               ) -> tuple[Termination, TypeCounts | None]:
-    """Plan with one replica for each workload, or part of a workload, in turn with other searches, until the time is
-    over or nothing more can be tried. Return as ``_planned`` does.
+    """Go on with searches in turn or, if there are none, plan with one replica for each workload or part of a workload,
+    until the time is over or nothing more can be tried. Return as ``_planned`` does.
     """
-    def further(seconds: float) -> bool:
-        before_s = progress.search.left_s
-        _go_on(turns, progress, seconds)
-        return before_s - progress.search.left_s > SCHEDULE.idle_s
-
-    parts = problem if problem.single else Problem(problem.instance, in_parts(problem))
-    proves = parts is problem
     ended: Termination = "completed"
-    if parts.single and not (turns and len(problem.pools) == 1):  # for one GPU type, ruin and recreate is sooner
-        run = Run(parts, progress, NAME, proves, further)
+    parts = problem if problem.single else Problem(problem.instance, in_parts(problem))
+    if not turns and parts.single:
+        run = Run(parts, progress, NAME, proves=parts is problem)
         try:
-            ended, proof = run.until_proved(), run.bounds.proof if proves else proof
+            ended, proof = run.until_proved(), run.bounds.proof if run.proves else proof
         finally:
             run.keep()
-    while not progress.enough and progress.search.left_s > 0 and further(SCHEDULE.prices_s):
-        pass
+    before_s = math.inf
+    while turns and not progress.enough and 0 < progress.search.left_s < before_s - SCHEDULE.idle_s:
+        before_s = progress.search.left_s
+        _go_on(turns, progress, SCHEDULE.prices_s)
     return "proved" if progress.proved else ended, proof
 
 
@@ -145,12 +143,12 @@ def _prove_further(problem: Problem, progress: Progress) -> None:
     else:
         bound = 0.0 if progress.bound is not None else further_bound(instance, seconds)
     for one in (bound, problem.objective(first_bound(problem))):
-        progress.prove(one if 0 < one < math.inf else None)
+        progress.prove(one if 0 < one < math.inf else None)  # a fleet that is too small is left to the search
 
 
 def _prices(problem: Problem, progress: Progress) -> ClassBounds | None:
-    """The bounds by prices of replicas; None where patterns that carry rates prove more, where no workload can be split
-    (then roles prove the same sooner), where a bound is known already, or GPUs are not shared under interference.
+    """The bounds by prices of replicas. None if a bound is known, for few workloads (patterns that carry rates prove
+    more), if no workload can be split (roles prove the same sooner), or where ``ClassBounds`` does not apply.
     """
     instance = problem.instance
     others = progress.bound is not None or len(instance.workloads) <= MOST_NAMED or problem.single
@@ -163,8 +161,8 @@ def _prove_by_prices(prices: ClassBounds, progress: Progress, seconds: float) ->
 
 
 def first_bound(problem: Problem) -> float:
-    """A lower bound that takes no search, in units of price: that of the cheapest GPUs over which workloads are spread,
-    at least one. GPUs may be free of charge.
+    """A lower bound that takes no search, in units of price: that of as many of the cheapest GPUs as a workload must be
+    spread over, and at least one. It is 0 if GPUs are free of charge.
     """
     counts = TypeCounts(problem.pools, problem.most_gpus)
     counts.add(max(problem.spread_over, 1), [1] * len(problem.pools))

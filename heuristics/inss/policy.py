@@ -152,7 +152,7 @@ def _layer(file: Any, number: int) -> tuple[Floats, Floats]:
 
 
 def _refuse_misshapen(policy: TrainedPolicy) -> None:
-    """Raise ValueError if the shapes of the layers do not fit each other or the system."""
+    """Raise ValueError if the weights of the layers do not fit each other, or the models and GPUs of the training."""
     trained, sizes = policy.trained, [weights.shape for weights, _ in policy.layers]
     ends = 2 * len(trained.models) + trained.gpus * trained.memory, len(trained.models) * (trained.gpus + LEVELS)
     through = [ends[0], *(size[0] for size in sizes)]

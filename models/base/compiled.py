@@ -20,8 +20,8 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 
 def inner(function: Callable[..., Any]) -> Any:
-    """Decorator: compile the function as a part of the kernels that call it, in less than half of the time. Python
-    cannot call it.
+    """Decorator: compile the function as a part of the kernels that call it, which takes less time than ``compiled``.
+    Python cannot call it.
     """
     from provision.models.base.kernel_cache import linked_kernel
 
@@ -41,4 +41,5 @@ def _miss(name: str) -> None:
 
 @cache
 def _tell(text: str) -> None:
+    """Tell a text once."""
     _logger.warning(text)

@@ -9,11 +9,11 @@ A wheel may contain kernels that were compiled for a common processor (``make wh
 Numba and the sources are the same as at compilation and this processor has the instructions that the kernels use;
 otherwise kernels are compiled on this machine.
 
-Most kernels are called by other kernels only, whose machine code contains them. Numba would also make machine code and
-an entry point for each of them, and keep these on disk (``linked_kernel``).
+Most kernels are called by other kernels only, whose machine code contains them. ``linked_kernel`` spares them the
+machine code, the entry point and the file that Numba would make for each.
 
 Numba compiles a kernel once more for every literal integer or flag that another kernel passes to it. If these
-compilations would take too long, kernels pass ``np.int64(0)`` instead of ``0``, or a float for a sign.
+compilations would take too long, kernels pass ``np.int64(0)`` instead of ``0``, or a signed float instead of a flag.
 """
 
 import os
@@ -108,8 +108,8 @@ class _Cache(FunctionCache):
         return found
 
     def _kept(self, sig: Any, target_context: Any) -> Any:
-        """The kernel from the user's cache or from the wheel; a cache entry that names types which no longer exist is
-        deleted.
+        """The kernel from the user's cache or from the wheel, else None. If an entry is damaged or names types that no
+        longer exist, all entries of the kernel are deleted.
         """
         try:
             found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
@@ -139,14 +139,14 @@ class _Linked(JITCodeLibrary):
 
     @property
     def codegen(self) -> Any:
-        """What Numba tells the environment of the machine code: this library, which needs none."""
+        """This library: Numba calls ``library.codegen.set_env``, which then does nothing."""
         return self
 
     def set_env(self, name: str, env: Any) -> None:
-        """Called by Numba with the environment."""
+        """Called by Numba with the environment of the machine code; does nothing."""
 
     def get_pointer_to_function(self, name: str) -> int:
-        """The address of what runs when Python calls the kernel: a function of Python that raises TypeError."""
+        """The address of what runs when Python calls the kernel: a function of CPython's that raises TypeError."""
         self._ensure_finalized()  # type: ignore[no-untyped-call]
         return cast(pythonapi.PyErr_BadArgument, c_void_p).value or 0
 
@@ -171,7 +171,9 @@ def linked_kernel(function: Callable[..., Any]) -> Any:
 
 
 def kernel(function: Callable[..., Any], missed: Callable[[str], None]) -> Any:
-    """Make a kernel of a function; ``missed`` is called with its name whenever the kernel has to be compiled."""
+    """Make a kernel of a function; ``missed`` is called with its name whenever the kernel has to be compiled. If no
+    folder can be written, every process compiles the kernel, and ``missed`` is not called.
+    """
     made = njit(function, nogil=True)
     try:
         made._cache = _Cache(function, missed)
@@ -181,7 +183,8 @@ def kernel(function: Callable[..., Any], missed: Callable[[str], None]) -> Any:
 
 
 def _reached(function: Callable[..., Any]) -> list[Callable[..., Any]]:
-    """The function, the kernels that it calls by name, the kernels that these call, and so on."""
+    """The function, the kernels among the globals of its module, the kernels among those of their modules, and so on.
+    """
     found = [function]
     for one in found:
         near = [other.py_func for other in one.__globals__.values() if isinstance(other, Dispatcher)]

@@ -147,10 +147,11 @@ def _cross_validated(points: ProfilePoints, fitted: Ints, judged: Ints) -> Float
 
 
 def _scaled(scores: Floats, deviations: Floats) -> tuple[float, ...]:
-    """The quantiles of ratios at operating points with these deviations.
+    """The quantiles, at LEVELS, of measured over predicted latency at operating points with these deviations.
 
-    They are the quantiles of the scores, times the root mean square of the deviations. A level beyond the scores has
-    that of a normal distribution, whose variance is that of the scores and of PRIOR_POINTS with a variance of 1.
+    Their logarithms are the quantiles of the scores, times the root mean square of the deviations. For a level beyond
+    the scores, these count as normal with mean 0. Their variance is the mean square of them and of PRIOR_POINTS further
+    ones with a mean square of 1.
     """
     typical = math.sqrt(np.mean(deviations**2))
     spread = math.sqrt((PRIOR_POINTS + np.sum(scores**2)) / (PRIOR_POINTS + len(scores)))

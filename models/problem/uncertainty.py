@@ -99,7 +99,9 @@ def _widest(spreads: Iterable[Spread]) -> Spread:
 
 
 def _stated(data: PerformanceFile, model: str) -> list[tuple[Spread, Spread]]:
-    """The pairs (Spread of service times, Spread of first tokens) that performance data states for a model."""
+    """The pairs (Spread of service times, Spread of first tokens) that performance data states for a model. Measured
+    data that states none is exact. Raises ValueError if other data states none.
+    """
     stated = overall_bands(data, model)
     if not stated and not data.measured:
         raise ValueError(f"policy.uncertainty.service: fitted, but the performance data {data.name} state no error of "

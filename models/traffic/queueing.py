@@ -89,8 +89,8 @@ class Queueing(LatencyRule):
 
     def cycle_room_ms(self, batch: ArrayLike, rate_rps: ArrayLike, execution_ms: ArrayLike, budget_ms: ArrayLike
                       ) -> Floats:
-        """The longest duty cycles (ms) that keep the percentile within the budget; they are proven for Poisson
-        arrivals.
+        """The longest duty cycles (ms) with which the percentile stays within the budget, in the shape to which the
+        arguments broadcast; 0 if there are none. For Poisson arrivals it is proven that they do.
         """
         size, rate, wait = np.broadcast_arrays(batch, np.asarray(rate_rps, float), np.subtract(budget_ms, execution_ms))
         room = self._by_burst(rate, lambda burst, at: self._cycle_room_ms(burst, size[at], rate[at], wait[at]))

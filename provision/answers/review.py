@@ -135,7 +135,9 @@ class Review:
         return {title: lines for title, lines in found.items() if lines}
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row per SLO: its name, what is timed, limit and value in ms, and the part by which traffic may grow."""
+        """A row per SLO: its name, what is timed, and limit, value (ms) and the part by which traffic may grow, each
+        before the change (``_before``) and after it; None where it is not known.
+        """
         old, new = _slos(self.before), _slos(self.after) if self.after else {}
         return [{"name": name, "what": (new.get(name) or old[name])["what"]}
                 | {f"{key}{suffix}": side.get(name, {}).get(key)

@@ -144,7 +144,9 @@ def _instance(name: str, gpus: Sequence[Gpu], data: tuple[PerformanceFile, ...],
 
 
 def _yes(key: str, question: str, default: bool, because: str, values: Values, observed: bool) -> bool:
-    """The answer yes or no to a question, or its default."""
+    """Whether the answer to a question is yes: what was typed in, else yes if ``observed``, else ``default``; then the
+    question is recorded. Raises InputError if something else than yes or no was typed.
+    """
     typed = values.text(key, "yes" if observed else None, "observed", "it is so now")
     if typed is None:
         values.asked(key, question, "yes" if default else "no", because)

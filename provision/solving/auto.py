@@ -34,7 +34,9 @@ from provision.solving.steps import (
 
 
 def run(instance: Instance, search: Search) -> Outcome:
-    """Run the steps; the outcome has the best plan and the best bound of all steps."""
+    """Run the steps; the outcome has the best plan and the best bound of all steps. Instances with ``places``,
+    ``survive`` or ``even_replicas`` are planned by other instances, which come back here.
+    """
     slack = wants_slack(instance, search)  # refuses a wrong parameter before anything else
     if instance.places is not None:
         from provision.solving.placing.placed import placed  # CP-SAT loads slowly
@@ -51,7 +53,7 @@ def run(instance: Instance, search: Search) -> Outcome:
         left_s = progress.search.left_s - progress.writing_s
         if left_s <= 0:
             return progress.outcome("time_limit", reason, built)
-        # If the first step took longer than ``slow_s``, all steps may take longer by the same factor.
+        # If the first step that was not cut off took longer than ``slow_s``, all steps have more time in proportion.
         begun = onward(progress, least, min(seconds * max(first_s / SCHEDULE.slow_s, 1.0), left_s))
         found = step(instance, begun)
         if found.termination == "completed":
@@ -80,17 +82,17 @@ def _steps(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         yield last_plan, math.inf
         yield master.solve, math.inf
     shape, whole = Shape(instance, search), where_able(greedy.METHODS[0])
-    quick = search.parameters.get("greedy") != "no"  # it is "no" where a detour begins with greedy's plan
+    quick = search.parameters.get("greedy") != "no"  # it is "no" where a detour begins with a plan
     fills = quick and not shape.mixes
     if shape.turns:
         yield ideal.METHODS[0].run, SCHEDULE.quick_s
         yield master.solve, SCHEDULE.turns_s
-    # A plan within a second, and a bound within two: greedy where it is quick, else narrower and simpler instances.
+    # A plan within a second, and a bound within two. Where greedy fills slices, narrower instances are planned sooner.
     if fills:
         yield of_others(greedy.METHODS[0], isolated), SCHEDULE.isolated_s
     elif quick:
         yield whole, math.inf
-    if not shape.pooled and (not shape.many or shape.distinct):  # else classes prove more in the same time
+    if not shape.pooled and (not shape.many or shape.distinct):  # else bounds over classes come as soon
         yield master.merged_bound, math.inf
     if fills:
         yield of_others(greedy.METHODS[0], similar), SCHEDULE.similar_s
@@ -100,8 +102,8 @@ def _steps(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     # Better plans: greedy on narrower instances and on the whole, ruin and recreate, and classes of workloads.
     if quick and not shape.plans_narrower:
         yield of_others(greedy.METHODS[0], narrower), math.inf
-    if fills:  # for most throughput, it searches as long as it may
-        yield whole, SCHEDULE.filling_s if shape.throughput else math.inf
+    if fills:
+        yield whole, SCHEDULE.filling_s if shape.throughput else math.inf  # for most throughput, it ends at no time
     if shape.many:
         yield where_able(lns.METHODS[0]), SCHEDULE.walk_s
         if shape.distinct:

@@ -222,8 +222,9 @@ def minute_late(late: Floats, limit: float, seconds: float) -> float:
 
 
 def swing(draws: Floats, seconds: float) -> float:
-    """By how much a further minute may exceed the mean of ``draws``: the upper bound of a prediction interval, less the
-    mean. Each draw comes from a replay of ``seconds``.
+    """By how much a further minute exceeds the mean of ``draws`` (replays,) with the probability BEYOND at most: the
+    upper bound of a prediction interval, less the mean; 0 for a single draw. Each draw comes from a replay of
+    ``seconds``.
     """
     many = len(draws)
     if many < 2:

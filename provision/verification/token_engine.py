@@ -225,7 +225,9 @@ def _give_tokens(running: Ints, prompt: Ints, computed: Ints, decodes: Bools, gi
                  sent_ms: float, halted: bool) -> None:
     """End an iteration at ``sent_ms``.
 
-    Decoding sequences get a token unless they are ``halted``. Sequences whose prompt is computed get their first token.
+    Decoding sequences get a token unless they are ``halted``. Sequences whose prompt has just been computed (after a
+    preemption, with the tokens that they had got) get their next token and decode from now on. ``computed``,
+    ``decodes``, ``given`` and ``first_ms`` are updated.
     """
     for request in running:
         if decodes[request] and halted:

@@ -1,7 +1,7 @@
 """The pattern oracle of whole GPUs that replicas share under interference (iGniter's model, TPDS 2022).
 
-Batch times do not depend on the routed rates, and a further neighbour never shortens them. So the rate of a role is a
-capacity: a pattern is valid if and only if every replica keeps its SLO and can carry its role's rate beside the others.
+Batch times do not depend on the routed rates, and a further neighbour never shortens them. So a pattern is valid if and
+only if every replica keeps its SLO and can carry its role's rate beside the others.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,8 @@ class InterferenceOracle:
     Parameters
     ----------
     instance, entry, data
-        The problem, the fleet entry of the GPUs, and iGniter's coefficients of the GPU type.
+        The problem, the fleet entry of the GPUs, and the performance data of the GPU type: iGniter's coefficients, or a
+        co-location file.
     roles
         All roles, ``hardest_first``.
     copies
@@ -48,7 +49,7 @@ class InterferenceOracle:
                  copies: NDArray[np.int64]) -> None:
         self.tables = tables_of(data, instance.shared_rule, demands_of(instance, roles))
         self.pricing = RolePricing(instance, data, self.tables, roles, copies)
-        self.able = np.flatnonzero(self.tables.first[:, -1] > self.tables.first[:, 0])
+        self.able = np.flatnonzero(self.tables.first[:, -1] > self.tables.first[:, 0])  # roles with operating points
 
     def seeds(self) -> list[Pattern]:
         """The patterns of a single role that the GPU can serve."""
@@ -69,7 +70,7 @@ class InterferenceOracle:
 def running(tables: PointTables, pattern: Pattern) -> list[Running] | None:
     """The operating points of a pattern's replicas; None if none are found."""
     points, units = np.zeros((2, len(pattern)), int)
-    if arrange(tables, np.array(pattern), len(pattern), units, points) <= 0:
+    if arrange(tables, np.array(pattern), len(pattern), units, points) <= 0:  # NONE or UNKNOWN
         return None
     shares = shares_of(tables.gpu.unit_share)
     return [Running(int(tables.model[at]), int(tables.batch[at]), 1, float(shares[tables.units[at] - 1]))

@@ -87,9 +87,11 @@ class NetworkCapacities(RateOracle):
 
     def _rated(self, level: int, group: Ints, taken: Ints, values: Floats, spare: float
                ) -> Iterator[RatedPattern]:
-        """Yield the best pattern of a level; then patterns with another of the best groups in one place, if they are
-        worth less by at most ``spare``: plans need mixtures, which are never worth more than the best of what they mix.
-        ``values`` (groups, processes) are those of replicas.
+        """Yield the best pattern of a level; then those in which one replica is of another group, one of the
+        ``SCHEDULE.mixed`` best there, if they lose less than ``spare``. Plans need such patterns, too.
+
+        ``group`` (processes,) is the best group of a replica, ``taken`` a row of ``_knapsacks``, and ``values``
+        (groups, processes) are the values of replicas.
         """
         sizes, left = list[int](), level + 2
         while left:

@@ -29,7 +29,7 @@ class Grid(NamedTuple):
 
 
 class Pressures(NamedTuple):
-    """(ranges,) the least and the most pressure of each range that a part may exert."""
+    """Ranges of the pressure that a part exerts or receives: (ranges,) the least and the most of each."""
 
     least: NDArray[np.float64]
     most: NDArray[np.float64]

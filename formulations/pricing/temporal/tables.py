@@ -107,8 +107,8 @@ class TurnTables:
                          for share in range(len(self.shares))])
 
     def capacity(self, share: int, workload: int, pressure: float) -> float:
-        """The most requests/s that a workload carries within its SLO if it has a share to itself; 0 if it never keeps
-        the SLO.
+        """The most requests/s that a workload (by index) carries within its SLO if it has a share (by index) to itself,
+        under a pressure from the other part; 0 if no batch keeps the SLO.
         """
         time_ms = self.beside(share, pressure)[workload]
         meets = 2 * time_ms <= self.allowed_ms[workload]

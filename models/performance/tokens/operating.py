@@ -184,8 +184,10 @@ def saturated_rps(prompt: TokenCounts, output: TokenCounts, engine: Engine, cost
 
 
 def _about(kept: Callable[[float], bool], guess_rps: float, most_rps: float) -> float:
-    """Roughly the highest rate for which ``kept`` is true; 0 if there is none. The search begins at ``guess_rps`` and
-    doubles or halves it; it is not doubled any more from ``most_rps`` on.
+    """Roughly the highest rate (requests/s) for which ``kept`` is true; 0 if none down to ``guess_rps`` / FARTHEST is.
+
+    ``guess_rps`` is doubled while it is kept and below ``most_rps``, or else halved until it is kept; then bisection
+    follows.
     """
     rate = guess_rps
     if kept(rate):

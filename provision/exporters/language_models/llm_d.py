@@ -34,7 +34,9 @@ set -euo pipefail
 
 
 def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
-    """``NAME.yaml`` for every release, ``install.sh``, and what prepares the nodes."""
+    """Files for llm-d: ``RELEASE.yaml`` for every Helm release, ``install.sh``, and what prepares the nodes; and notes
+    for the user.
+    """
     notes, name = left_out(instance, "llm-d"), prefix(plan)
     machines, found = servers(plan, instance, gpus_per_node)
     labels = slugs(one.application for one in found)
