@@ -37,11 +37,11 @@ from provision.formulations.pricing.rates import (
 )
 from provision.formulations.pricing.schedule import SCHEDULE as PRICING
 from provision.formulations.search.problem import ENDLESS, Problem
+from provision.models.base.arrays import Floats
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import MISSING, SETTLED
 from provision.models.plans.plan import Plan
 
-Floats = NDArray[np.float64]
 MISSED = 100.0
 """The penalty for a missing request/s while columns are generated, in requests/s.
 

@@ -1,9 +1,9 @@
 """The search of the master program where every workload has one replica: rounds of patterns tighten the bound, integer
 programs and dives make plans.
 
-Where workloads may be split, they are first divided into parts with one replica each (`search.regrouping`). Splitting
-further seldom saves many GPUs, but it makes a larger program, whose prices converge slowly. It may save some, so a
-bound of the parts is no bound of the instance; prices of replicas prove one (`values`).
+Where workloads may be split, they are first divided into parts with one replica each (`search.regrouping`), unless
+prices of replicas prove a bound (`values`). Splitting further seldom saves many GPUs, but it makes a larger program,
+whose prices converge slowly. It may save some, so a bound of the parts is no bound of the instance.
 """
 
 import math
@@ -154,7 +154,10 @@ class Run:
         The plan may take some ``seconds``. The one integer program of a large problem has its own limit.
         """
         found, value = self._integral(seconds), self.progress.value
-        if found is None or (value is not None and self.problem.objective(self._cost(found)) >= value * (1 - DUST)):
+        if found is None:
+            return False
+        cost = self.problem.objective(self.problem.cost(found.partitions))
+        if value is not None and cost >= value * (1 - DUST):
             return False
         return self.progress.offer(plan_of(self.columns.program, found, self.name))
 
@@ -188,11 +191,6 @@ class Run:
     def _below(self) -> float:
         """The price of the best plan known, in units of price; infinite if there is no plan."""
         return math.inf if self.progress.value is None else self.progress.value / self.problem.unit
-
-    def _cost(self, found: Chosen) -> int:
-        """The price of a solution's GPUs, in units of price."""
-        pairs = zip(self.problem.pools, found.partitions, strict=True)
-        return sum(pool.cost(int(many.sum())) for pool, many in pairs)
 
 
 def size_of(problem: Problem) -> float:

@@ -95,7 +95,7 @@ def _planned(problem: Problem, progress: Progress, plans: Plans | None) -> tuple
         if rated is not None and not (rated.complete or rated.coarse) and progress.plan is not None:
             # Roles split workloads at fewer rates.
             return "completed" if progress.search.left_s > 0 else "time_limit", proof
-        if _over(progress):
+        if progress.plan is not None and progress.bound is not None and not progress.search.left_s:
             return "time_limit", proof
         return _improved(problem, progress, turns, proof)
     return "proved", proof
@@ -128,11 +128,6 @@ def _improved(problem: Problem, progress: Progress, turns: Sequence[Turn], proof
         before_s = progress.search.left_s
         _go_on(turns, progress, SCHEDULE.prices_s)
     return "proved" if progress.proved else ended, proof
-
-
-def _over(progress: Progress) -> bool:
-    """Whether time is over, and a plan and a bound are known."""
-    return progress.plan is not None and progress.bound is not None and not progress.search.left_s
 
 
 def _prove_further(problem: Problem, progress: Progress) -> None:

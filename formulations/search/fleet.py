@@ -1,7 +1,6 @@
 """The GPUs of a fleet, as the search sees them: the partitions of every fleet entry as one table, and pools.
 
-All programs with partition counts share rows. `Partitions` makes the coefficients of both kinds, as matrices or as
-linear terms over the variables of any library.
+All programs with partition counts share rows. `Partitions` makes the coefficients of both kinds.
 
     types      GPUs of a type  >=  those in its partitions
     slices     slices of a type in the partitions  >=  what occupies them
@@ -10,11 +9,9 @@ A pool is the GPUs of one type, with their prices in exact whole numbers of one 
 """
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,15 +43,6 @@ class Partitions:
     def offered(self) -> csr_array:
         """(slice types, partitions) the number of slices of each type that a GPU with the partition has."""
         return csr_array(1.0 * self.slots.T)
-
-    def slices(self, gpus: Mapping[int, Any] | Iterable[tuple[int, Any]]) -> defaultdict[int, list[Any]]:
-        """For each slice type, the linear terms whose sum is its number of slices. ``gpus`` are variables by partition.
-        """
-        terms: defaultdict[int, list[Any]] = defaultdict(list)
-        for partition, many in gpus.items() if isinstance(gpus, Mapping) else gpus:
-            for slice_type in np.flatnonzero(self.slots[partition]).tolist():
-                terms[slice_type].append(int(self.slots[partition, slice_type]) * many)
-        return terms
 
 
 def partitions_of(instance: Instance, segments: Segments) -> Partitions:

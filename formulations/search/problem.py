@@ -201,6 +201,10 @@ class Problem:
         """The value of the objective for a number of price units."""
         return float(int(units) * self.unit) if math.isfinite(units) else units
 
+    def cost(self, partitions: Sequence[NDArray[np.int64]]) -> int:
+        """The price of GPUs in units; ``partitions`` are for each pool (partitions,) their numbers."""
+        return sum(pool.cost(int(many.sum())) for pool, many in zip(self.pools, partitions, strict=True))
+
     def _alone(self) -> NDArray[np.float64]:
         caps_rps = np.array([group.cap_rps for group in self.groups])
         rps = np.minimum(self.single_rps, caps_rps[:, None])

@@ -17,12 +17,12 @@ import numpy as np
 from provision.formulations.pricing.mps.kernels import NONE
 from provision.formulations.pricing.mps.pricing import PlaceValues, best_patterns, choices_of, value_at
 from provision.formulations.pricing.mps.rate_lists import small_patterns
-from provision.formulations.pricing.mps.rate_points import RatePoints, together_rps
+from provision.formulations.pricing.mps.rate_points import RatePoints, table_of, together_rps
 from provision.formulations.pricing.mps.rates import whole_gpu_patterns
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.type_counts import TypeCounts
 from provision.formulations.values.classes import WorkloadClass, classes_of
-from provision.formulations.values.climb import climbed, table_of
+from provision.formulations.values.climb import climbed
 from provision.formulations.values.nodes import ValueNodes, in_steps, kinds_of, least_value, node_rates, padded
 from provision.formulations.values.program import Prices, ValueProgram
 from provision.formulations.values.schedule import SCHEDULE

@@ -6,13 +6,11 @@ units, batches begin at the largest that are feasible together, and shrink while
 smaller batch slows its neighbours less.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from provision.formulations.pricing.mps.kernels import NONE, ROUNDED
 from provision.formulations.pricing.mps.pricing import PlaceValues
-from provision.formulations.pricing.mps.rate_points import RatePoints, carried_rps, gpu_ms
+from provision.formulations.pricing.mps.rate_points import PointTable, RatePoints, carried_rps, gpu_ms
 from provision.formulations.values.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled, inner
@@ -21,25 +19,8 @@ MOVES = SCHEDULE.moves
 """A number that kernels can read."""
 
 
-class Table(NamedTuple):
-    """Where operating points are: (rows, units, batches) their indices, NONE where there is none, and (rows,) the class
-    of each row.
-    """
-
-    at: Ints
-    of_class: Ints
-
-
-def table_of(points: RatePoints) -> Table:
-    """The Table of some points: a row for each class and model."""
-    rows, of_row = np.unique(np.stack([points.group, points.model]), axis=1, return_inverse=True)
-    at = np.full((rows.shape[1], points.limit + 1, int(points.batch.max(initial=1)) + 1), NONE)
-    at[of_row.ravel(), points.units, points.batch] = np.arange(len(points.units))
-    return Table(at, np.ascontiguousarray(rows[0]))
-
-
 @compiled
-def climbed(points: RatePoints, table: Table, values: PlaceValues, starts: Ints, draw: np.random.Generator
+def climbed(points: RatePoints, table: PointTable, values: PlaceValues, starts: Ints, draw: np.random.Generator
             ) -> tuple[Ints, Floats]:
     """The best pattern found from each start, as the points of its places (starts, places), and its value (starts,)."""
     found, worth = starts.copy(), np.zeros(len(starts))
@@ -66,16 +47,17 @@ def climbed(points: RatePoints, table: Table, values: PlaceValues, starts: Ints,
 
 
 @inner
-def _row_of(points: RatePoints, table: Table, at: int) -> int:
+def _row_of(points: RatePoints, table: PointTable, at: int) -> int:
     """The row of a point."""
-    for row in range(len(table.of_class)):
+    for row in range(len(table.group)):
         if table.at[row, points.units[at], points.batch[at]] == at:
             return row
     return 0
 
 
 @inner
-def _moved(points: RatePoints, table: Table, rows: Ints, units: Ints, size: int, draw: np.random.Generator) -> int:
+def _moved(points: RatePoints, table: PointTable, rows: Ints, units: Ints, size: int, draw: np.random.Generator
+           ) -> int:
     """Change the rows and units of replicas at random; return the number of replicas, 0 if the change is impossible."""
     kind, one, some = draw.random(), int(draw.random() * size), 1 + int(draw.random() ** 2 * 8)
     free = points.limit
@@ -90,12 +72,12 @@ def _moved(points: RatePoints, table: Table, rows: Ints, units: Ints, size: int,
         units[other] += some
         return size if units[one] > 0 else 0
     if kind < 0.6:  # another row takes the units
-        rows[one] = int(draw.random() * len(table.of_class))
+        rows[one] = int(draw.random() * len(table.group))
         return size
     if kind < 0.9:  # a further replica takes units
         if size == len(rows) or size == points.most:
             return 0
-        rows[size], units[size] = int(draw.random() * len(table.of_class)), some
+        rows[size], units[size] = int(draw.random() * len(table.group)), some
         units[one] -= max(some - free, 0)
         return size + 1 if units[one] > 0 else 0
     if size == 1:
@@ -109,8 +91,8 @@ def _moved(points: RatePoints, table: Table, rows: Ints, units: Ints, size: int,
 
 
 @inner
-def _fitted(points: RatePoints, table: Table, values: PlaceValues, rows: Ints, units: Ints, batches: Ints, size: int
-            ) -> float:
+def _fitted(points: RatePoints, table: PointTable, values: PlaceValues, rows: Ints, units: Ints, batches: Ints,
+            size: int) -> float:
     """The value of replicas with given rows and units; 0 if no batches are feasible. Writes the batches."""
     cache, power_w = 0.0, 0.0
     for place in range(size):
@@ -153,8 +135,8 @@ def _fitted(points: RatePoints, table: Table, values: PlaceValues, rows: Ints, u
 
 
 @inner
-def _value(points: RatePoints, table: Table, values: PlaceValues, rows: Ints, units: Ints, batches: Ints, size: int,
-           cache: float, power_w: float) -> float:
+def _value(points: RatePoints, table: PointTable, values: PlaceValues, rows: Ints, units: Ints, batches: Ints,
+           size: int, cache: float, power_w: float) -> float:
     """The value of replicas at operating points; 0 if one of them is late."""
     total = 0.0
     for place in range(size):
@@ -162,7 +144,7 @@ def _value(points: RatePoints, table: Table, values: PlaceValues, rows: Ints, un
         carried = carried_rps(points, one, gpu_ms(points, one, size, cache, power_w, ROUNDED))
         if carried <= 0:
             return 0.0
-        at = table.of_class[rows[place]]
+        at = table.group[rows[place]]
         step = np.searchsorted(values.rps[at], carried, side="right") - 1
         total += values.value[at, step] if step >= 0 else 0.0
     return total

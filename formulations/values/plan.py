@@ -19,20 +19,25 @@ import numpy as np
 from provision.formulations.pricing.mps.kernels import NONE
 from provision.formulations.pricing.mps.pricing import PlaceValues
 from provision.formulations.pricing.mps.rate_lists import small_patterns
-from provision.formulations.pricing.mps.rate_points import RatePoints, together_rps
+from provision.formulations.pricing.mps.rate_points import (
+    PointTable,
+    RatePoints,
+    running_at,
+    table_of,
+    together_rps,
+)
 from provision.formulations.pricing.mps.schedule import SCHEDULE as PRICING
-from provision.formulations.pricing.oracle import Running, replica_of
+from provision.formulations.pricing.oracle import replica_of
 from provision.formulations.search.problem import Problem
 from provision.formulations.values.bound import points_of
 from provision.formulations.values.classes import WorkloadClass, bins
-from provision.formulations.values.climb import Table, climbed, table_of
+from provision.formulations.values.climb import climbed
 from provision.formulations.values.levels import Mix, PlaceProgram, ReplicaSet, cheapest, levels_of, replica_sets
 from provision.formulations.values.schedule import SCHEDULE
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import DUST, FORGIVEN, SOLVER
 from provision.models.hardware.gpu import WHOLE
-from provision.models.performance.sm_shares import shares_of
 from provision.models.plans.plan import PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
 
@@ -62,7 +67,7 @@ class PlanPatterns:
         pool_of = {slice_type: pool for pool in problem.pools for slice_type in pool.slice_types}
         pairs = points_of(problem)
         self.points: list[RatePoints] = [points for _, points in pairs]
-        self.tables: list[Table] = [table_of(one) for one in self.points]
+        self.tables: list[PointTable] = [table_of(one) for one in self.points]
         self.pools = [pool_of[slice_type] for slice_type, _ in pairs]
         self.price = np.array([pool.worth / problem.dearest for pool in self.pools])
         self.pool = np.zeros(0, int)
@@ -106,9 +111,7 @@ class PlanPatterns:
     def replica(self, pattern: int, place: int, workload: int, rate_rps: float) -> Replica:
         """The replica at a place, for a workload of its class."""
         points, at = self.points[self.pool[pattern]], self.members[pattern, place]
-        share = float(shares_of(points.gpu.unit_share)[points.units[at] - 1])
-        return replica_of(self.instance, workload, Running(int(points.model[at]), int(points.batch[at]), 1, share),
-                          rate_rps)
+        return replica_of(self.instance, workload, running_at(points, at), rate_rps)
 
 
 class Demand(NamedTuple):

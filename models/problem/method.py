@@ -86,6 +86,8 @@ ISOLATED = frozenset({
     "max_share_per_gpu", "variants", "isolated_data",
 })
 """The features that methods with isolated replicas (one per slice) handle."""
+SHARED = frozenset({"interference", "other_sharing", "gpulets", "share_slices"})
+"""The features of instances whose replicas may share slices."""
 
 REMEDIES = (
     ("survive", "auto"),

@@ -31,15 +31,13 @@ from provision.heuristics.core.walk import Walk
 from provision.models.base.clock import TimeIsUpError
 from provision.models.base.tolerances import MISSING, SOLVER
 from provision.models.problem.instance import THROUGHPUT, Instance
-from provision.models.problem.method import Method, needs
+from provision.models.problem.method import SHARED, Method, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Progress, Search, Termination
 from provision.solving import values
 from provision.solving.schedule import NETWORKS, SCHEDULE
 from provision.solving.steps import Step, where_able
 
-SHARED = {"interference", "other_sharing", "gpulets", "share_slices"}
-"""The features of instances whose replicas may share slices."""
 TOO_SMALL = "the fleet has too few GPUs; allow more, or ask for lower rates or fewer replicas"
 
 

@@ -18,14 +18,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from provision.models.problem.instance import Instance
-from provision.models.problem.method import Method, needs
+from provision.models.problem.method import SHARED, Method, needs
 from provision.models.problem.search import Outcome, Search
 from provision.models.problem.stages import feeding, in_stages
 from provision.solving.detour import Detour, Other, Run
 from provision.solving.schedule import BURSTS, BurstsSchedule
-
-SHARING = {"interference", "other_sharing", "gpulets", "share_slices"}
-"""The features of instances with shared slices."""
 
 
 def planned(method: Method, instance: Instance, search: Search) -> Outcome:
@@ -49,7 +46,7 @@ def in_bursts(instance: Instance, search: Search, run: Run, schedule: BurstsSche
     known = {name: _batch_sizes(instance, name) for name in names}
     tried = {name: _few(sizes, schedule.sizes) for name, sizes in known.items()}
     choices = [Other(partial(in_stages, instance, sizes, limited=True)) for sizes in _choices(tried)]
-    whole = len(names) == 1 and tried == known and not needs(instance) & SHARING
+    whole = len(names) == 1 and tried == known and not needs(instance) & SHARED
     return detour.outcome(
         plain, [plain, *detour.quickly(choices)],
         lambda: "no plan was found that bears the bursts in which later stages get requests; a longer time limit may "

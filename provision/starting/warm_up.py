@@ -13,7 +13,6 @@ from provision.models.base import compiled
 from provision.models.base.compiled import unwarmed
 from provision.models.fitting.tokens import FITTED, TYPICAL
 from provision.models.problem.instance import Instance
-from provision.models.problem.policy import Policy
 from provision.simulation.simulate import simulate
 from provision.solving.solve import solve
 
@@ -24,22 +23,18 @@ LANGUAGE_MODEL = "a language model"
 class Rehearsal(NamedTuple):
     """A short solve that calls the kernels of one way of sharing GPUs; with ``replay`` its plan is also replayed.
 
-    ``instance`` is the name of a shipped instance, or LANGUAGE_MODEL. With ``split`` the workloads may have any number
-    of replicas.
+    ``instance`` is the name of a shipped instance, or LANGUAGE_MODEL.
     """
 
     instance: str
     method: str = "auto"
     latency_budget: str = "half_slo"
     replay: bool = False
-    split: bool = False
 
 
 REHEARSALS = (
     Rehearsal("igniter-testbed-12"),
-    Rehearsal("igniter-motivation", "master", split=True),
     Rehearsal("igniter-motivation", "lns"),
-    Rehearsal("parvagpu-s1-shared"),
     Rehearsal(LANGUAGE_MODEL, latency_budget="queueing", replay=True),
     Rehearsal("parvagpu-s1", latency_budget="queueing", replay=True),
     Rehearsal("gpulets-equal", replay=True),
@@ -71,11 +66,7 @@ def _rehearse(one: Rehearsal) -> int:
     logging.getLogger(compiled.__name__).setLevel(logging.ERROR)  # the user of this verb knows that kernels compile
     before = unwarmed()
     instance = _language_model() if one.instance == LANGUAGE_MODEL else read(one.instance)
-    policy = Policy(**instance.policy.model_dump() | {"latency_budget": one.latency_budget})
-    fields = {name: getattr(instance, name) for name in Instance.model_fields}
-    if one.split:
-        fields["workloads"] = tuple(each.model_copy(update={"max_replicas": None}) for each in instance.workloads)
-    instance = validate(Instance, fields | {"policy": policy}, one.instance)
+    instance = instance.with_policy(latency_budget=one.latency_budget)
     result = solve(instance, one.method, SOLVE_S)
     if one.replay and result.plan is not None:
         simulate(instance, result.plan, REPLAY_S)

@@ -107,7 +107,8 @@ class RatedSearch:
         self.best = best
         self._leave_out()
         if not self.complete:
-            yield self._first()
+            self._dive(None)
+            yield self._sought(min(SCHEDULE.brief_s, self.search.left_s))
         self.prove(quick=True)
         yield None
         yield self._exchanged()
@@ -130,11 +131,6 @@ class RatedSearch:
                 plan = self._sought(min(seconds, self.search.left_s))
                 idle, seconds = (0, seconds) if plan is not None else (idle + 1, seconds * SCHEDULE.patience)
             yield plan
-
-    def _first(self) -> Plan | None:
-        """The plan of one dive over the listed patterns."""
-        self._dive(None)
-        return self._sought(min(SCHEDULE.brief_s, self.search.left_s))
 
     def prove(self, quick: bool = False) -> None:
         """Prove a bound by pricing at the linear program's duals, and add patterns until hardly any is missing.
@@ -308,8 +304,7 @@ class RatedSearch:
         plan = None if unfit else full_plan(self.problem, partitions, [one for _, one in columns if one is not None],
                                             self.method)
         if plan is not None:
-            pairs = zip(self.problem.pools, partitions, strict=True)
-            self.best = min(self.best, sum(pool.cost(int(many.sum())) for pool, many in pairs))
+            self.best = min(self.best, self.problem.cost(partitions))
         return plan
 
     def _closed(self) -> Iterator[Plan | None]:

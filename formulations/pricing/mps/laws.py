@@ -13,8 +13,8 @@ from functools import singledispatch
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from provision.models.base.arrays import Floats
 from provision.models.base.errors import InputError
 from provision.models.performance import colocation, igniter
 from provision.models.performance.catalogue import PerformanceFile
@@ -23,8 +23,6 @@ from provision.models.performance.sm_shares import shares_of
 
 RESOURCES = 2
 """The number of shared resources that the search for sets of replicas supports."""
-
-Floats = NDArray[np.float64]
 
 
 class Grid(NamedTuple):

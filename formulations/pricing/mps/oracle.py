@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.pricing.mps.kernels import arrange
+from provision.formulations.pricing.mps.rate_points import running_at
 from provision.formulations.pricing.mps.rates import interference_patterns
 from provision.formulations.pricing.mps.roles import RolePricing
 from provision.formulations.pricing.mps.schedule import SCHEDULE
@@ -26,7 +27,6 @@ from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.colocation import Colocation
 from provision.models.performance.igniter import IgniterProfiles
-from provision.models.performance.sm_shares import shares_of
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
@@ -72,9 +72,7 @@ def running(tables: PointTables, pattern: Pattern) -> list[Running] | None:
     points, units = np.zeros((2, len(pattern)), int)
     if arrange(tables, np.array(pattern), len(pattern), units, points) <= 0:  # NONE or UNKNOWN
         return None
-    shares = shares_of(tables.gpu.unit_share)
-    return [Running(int(tables.model[at]), int(tables.batch[at]), 1, float(shares[tables.units[at] - 1]))
-            for at in points]
+    return [running_at(tables, at) for at in points]
 
 
 def demands_of(instance: Instance, roles: Sequence[Role]) -> list[Demand]:

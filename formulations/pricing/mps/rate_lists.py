@@ -12,12 +12,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.pricing.mps.kernels import ROUNDED
-from provision.formulations.pricing.mps.rate_points import RatePoints, carried_rps, gpu_ms, together_rps
+from provision.formulations.pricing.mps.kernels import NONE, ROUNDED
+from provision.formulations.pricing.mps.rate_points import (
+    PointTable,
+    RatePoints,
+    carried_rps,
+    gpu_ms,
+    table_of,
+    together_rps,
+)
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled, inner
-
-NONE = -1
 
 
 class SmallPatterns(NamedTuple):
@@ -33,7 +38,7 @@ def small_patterns(points: RatePoints, replicas: int, most: int, groups: Ints | 
     """Patterns of up to ``replicas`` replicas, of some groups or of all. Units are divided in steps that give about
     ``most`` patterns of each size; sizes with more sets of replicas than that are left out.
     """
-    group_of, at = _points_by_row(points)
+    at, group_of = _useful(points)
     if groups is not None:
         kept = np.isin(group_of, groups)
         group_of, at = group_of[kept], at[kept]
@@ -48,19 +53,16 @@ def small_patterns(points: RatePoints, replicas: int, most: int, groups: Ints | 
     return SmallPatterns(*map(np.concatenate, zip(*found, strict=True)))
 
 
-def _points_by_row(points: RatePoints) -> tuple[Ints, Ints]:
-    """(rows,) the groups of the rows of points, each of a group and a model; and (rows, units, batches) the points,
-    NONE where there is none, and for batches larger than the largest one that carries more alone than the next smaller
+def _useful(points: RatePoints) -> PointTable:
+    """The table of points without batches larger than the largest one that carries more alone than the next smaller
     one.
     """
-    rows, of_row = np.unique(np.stack([points.group, points.model]), axis=1, return_inverse=True)
-    at = np.full((rows.shape[1], points.limit + 1, int(points.batch.max(initial=1)) + 1), NONE)
-    at[of_row.ravel(), points.units, points.batch] = np.arange(len(points.units))
+    at, group = table_of(points)
     endless = points._replace(most_rps=np.full(len(points.most_rps), np.inf))
     alone_rps = np.where(at == NONE, 0.0, together_rps(endless, at.reshape(-1, 1)).reshape(at.shape))
     rises = np.diff(alone_rps, axis=2) > 0
     at[:, :, 1:][~np.logical_or.accumulate(rises[:, :, ::-1], axis=2)[:, :, ::-1]] = NONE
-    return np.ascontiguousarray(rows[0]), at
+    return PointTable(at, group)
 
 
 def _step(limit: int, size: int, most: int) -> int:

@@ -14,16 +14,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from provision.formulations.pricing.mps.kernels import ROUNDED, busy_ms, clock_at
+from provision.formulations.pricing.mps.kernels import NONE, ROUNDED, busy_ms, clock_at
 from provision.formulations.pricing.mps.laws import GpuLaw, law_of
 from provision.formulations.pricing.mps.nodes import SLIGHT, Node
+from provision.formulations.pricing.mps.tables import PointTables
+from provision.formulations.pricing.oracle import Running
 from provision.formulations.search.problem import Group
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled, inner
 from provision.models.base.tolerances import LOOSE, MISSING
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.catalogue import PerformanceFile
-from provision.models.performance.sm_shares import units_of
+from provision.models.performance.sm_shares import shares_of, units_of
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 from provision.models.traffic.rule import LatencyRule
@@ -144,6 +146,29 @@ def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Grou
         straight=law.gpu.root == 1 and all(len(hold_ms) <= 1 for hold_ms, _ in lines),
         gpu=law.gpu, limit=limit, most=most,
     )
+
+
+def running_at(points: RatePoints | PointTables, at: int) -> Running:
+    """How a replica runs at an operating point, given by its index."""
+    share = shares_of(points.gpu.unit_share)[points.units[at] - 1]
+    return Running(int(points.model[at]), int(points.batch[at]), 1, float(share))
+
+
+class PointTable(NamedTuple):
+    """Where operating points are: (rows, units, batches) their indices, NONE where there is none, and (rows,) the group
+    of each row; a row is a group with one of its models.
+    """
+
+    at: Ints
+    group: Ints
+
+
+def table_of(points: RatePoints) -> PointTable:
+    """The PointTable of some points."""
+    rows, of_row = np.unique(np.stack([points.group, points.model]), axis=1, return_inverse=True)
+    at = np.full((rows.shape[1], points.limit + 1, int(points.batch.max(initial=1)) + 1), NONE)
+    at[of_row.ravel(), points.units, points.batch] = np.arange(len(points.units))
+    return PointTable(at, np.ascontiguousarray(rows[0]))
 
 
 def _lines(lines: Sequence[tuple[Floats, Floats]]) -> dict[str, Any]:

@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 
-from provision.formulations.pricing.mps.rate_lists import NONE, small_patterns
-from provision.formulations.pricing.mps.rate_points import Prices, RatePoints, rate_points, together_rps
+from provision.formulations.pricing.mps.kernels import NONE
+from provision.formulations.pricing.mps.rate_lists import small_patterns
+from provision.formulations.pricing.mps.rate_points import Prices, RatePoints, rate_points, running_at, together_rps
 from provision.formulations.pricing.mps.rate_search import search
 from provision.formulations.pricing.mps.schedule import SCHEDULE
 from provision.formulations.pricing.mps.sets import InterferingSets
 from provision.formulations.pricing.mps.tables import tables_of
-from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rates import (
     MOST_NAMED,
     GroupPrices,
@@ -27,7 +27,6 @@ from provision.models.base.arrays import Ints
 from provision.models.base.clock import Deadline
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile
-from provision.models.performance.sm_shares import shares_of
 
 UNITS = 10**6
 """The price of a GPU in the whole-number units in which patterns are priced. For the most throughput, prices are in
@@ -57,7 +56,7 @@ class InterferencePatterns(RateOracle):
                                     [len(one.members) for one in problem.groups]) if self.by_sets else None
         self.most_rps = math.ceil(problem.single_rps.max(initial=0.0)) + 1
         self.points = rate_points(problem.instance, data, problem.groups, clients)
-        self.shares, self.groups = shares_of(self.points.gpu.unit_share), len(problem.groups)
+        self.groups = len(problem.groups)
 
     def listed(self) -> Listing:
         """All patterns of one replica, and patterns of up to SCHEDULE.small replicas with large batches."""
@@ -108,15 +107,10 @@ class InterferencePatterns(RateOracle):
 
         def rated(at: int) -> RatedPattern:
             chosen = members[at][there[at]]
-            return RatedPattern(tuple(self._member(one) for one in chosen.tolist()), tuple(rps[at][there[at]].tolist()))
+            members_at = tuple(Member(int(points.group[one]), running_at(points, one)) for one in chosen.tolist())
+            return RatedPattern(members_at, tuple(rps[at][there[at]].tolist()))
 
         return Listing(total, number, there.sum(axis=1).astype(float), rated)
-
-    def _member(self, at: int) -> Member:
-        """The replica at an operating point, given by its index."""
-        points = self.points
-        return Member(int(points.group[at]), Running(int(points.model[at]), int(points.batch[at]), 1,
-                                                     float(self.shares[points.units[at] - 1])))
 
 
 def interference_patterns(problem: Problem, slice_type: SliceType, data: PerformanceFile

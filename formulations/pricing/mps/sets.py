@@ -6,12 +6,12 @@ import numpy as np
 
 from provision.formulations.pricing.listing import TooManyError
 from provision.formulations.pricing.mps.kernels import NONE, UNKNOWN, arrange
+from provision.formulations.pricing.mps.rate_points import running_at
 from provision.formulations.pricing.mps.schedule import SCHEDULE
 from provision.formulations.pricing.mps.tables import PointTables
 from provision.formulations.pricing.oracle import Running
 from provision.models.base.arrays import Ints
 from provision.models.base.clock import Deadline
-from provision.models.performance.sm_shares import shares_of
 
 
 class InterferingSets:
@@ -26,8 +26,7 @@ class InterferingSets:
     """
 
     def __init__(self, tables: PointTables, copies: Sequence[int] = ()) -> None:
-        self.tables, self.shares = tables, shares_of(tables.gpu.unit_share)
-        self.copies = copies or [1] * len(tables.first)
+        self.tables, self.copies = tables, copies or [1] * len(tables.first)
         self.grown: list[tuple[int, ...]] = [()]
         self.can_be, self.done = set(self.grown), 0
         self.failing: set[tuple[int, ...]] = set()
@@ -66,9 +65,7 @@ class InterferingSets:
         if units == NONE:
             self.failing.add(ordered)
             return None
-        tables = self.tables
-        return [Running(int(tables.model[at]), int(tables.batch[at]), 1, float(self.shares[tables.units[at] - 1]))
-                for at in points]
+        return [running_at(self.tables, at) for at in points]
 
     def _arranged(self, demands: Sequence[int]) -> tuple[int, Ints]:
         """The units of a set and its operating points; see ``arrange``."""

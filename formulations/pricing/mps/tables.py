@@ -10,7 +10,7 @@ Plans made from these tables have one replica per workload, as in the paper, and
 workload that one GPU cannot serve is split, into the least number of equal parts.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -98,12 +98,6 @@ class PointTables(NamedTuple):
     gpu: GpuLaw
     limit: int
     most: int
-
-
-def models_apart(demands: Iterable[Demand]) -> Ints:
-    """(demands,) numbers that are equal for demands of equal models."""
-    numbers = {models: number for number, models in enumerate(sorted({demand[0] for demand in demands}))}
-    return np.array([numbers[demand[0]] for demand in demands])
 
 
 def tables_of(data: PerformanceFile, rule: LatencyRule, demands: Sequence[Demand], fixed_units: Sequence[int] = (),

@@ -17,7 +17,7 @@ from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rates import ListedPatterns, Listing, Member, RatedPattern
 from provision.formulations.pricing.schedule import SCHEDULE
 from provision.formulations.pricing.temporal.tables import ALONE, TurnTables
-from provision.formulations.search.problem import Group, Problem
+from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import SliceType
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.clock import NEVER, Deadline
@@ -97,7 +97,7 @@ class TurnOptions:
         self.rows = [(at, number, name) for at, group in enumerate(groups) for number, name in enumerate(group.models)
                      if name in data.models]
         self.of_group = np.array([[at == one for one in range(len(groups))] for at, _, _ in self.rows], float)
-        self.asked_rps = np.array([_asked_rps(group) for group in groups])
+        self.asked_rps = np.array([group.asked_rps * len(group.members) for group in groups])
         self.limited = np.array([bool(np.isfinite(group.most)) for group in groups])
         self.tables = TurnTables(
             data, [name for _, _, name in self.rows],
@@ -269,11 +269,6 @@ def _together(sets: Sequence[_Sets], way: Ints, allowed_ms: Floats) -> tuple[Flo
     room = np.min([np.where(way[:, row] > 0, allowed_ms[row] - one.longest_ms[:, way[:, row]], np.inf)
                    for row, one in enumerate(sets)], axis=0)
     return busy, room - busy
-
-
-def _asked_rps(group: Group) -> float:
-    """Requests/s of all workloads of a group."""
-    return group.asked_rps * len(group.members)
 
 
 def listing(problem: Problem, slice_type: SliceType, data: Gpulets,
