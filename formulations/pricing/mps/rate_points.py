@@ -25,7 +25,7 @@ from provision.models.base.compiled import compiled, inner
 from provision.models.base.tolerances import LOOSE, MISSING
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.catalogue import PerformanceFile
-from provision.models.performance.sm_shares import shares_of, units_of
+from provision.models.performance.sm_shares import share_of_units, units_of
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 from provision.models.traffic.rule import LatencyRule
@@ -150,8 +150,8 @@ def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Grou
 
 def running_at(points: RatePoints | PointTables, at: int) -> Running:
     """How a replica runs at an operating point, given by its index."""
-    share = shares_of(points.gpu.unit_share)[points.units[at] - 1]
-    return Running(int(points.model[at]), int(points.batch[at]), 1, float(share))
+    share = share_of_units(points.gpu.unit_share, int(points.units[at]))
+    return Running(int(points.model[at]), int(points.batch[at]), 1, share)
 
 
 class PointTable(NamedTuple):
