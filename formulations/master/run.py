@@ -1,12 +1,13 @@
 """The search of the master program where every workload has one replica: rounds of patterns tighten the bound, integer
 programs and dives make plans.
 
-Where workloads may be split, they are first divided into parts with one replica each (`search.regrouping`), unless
-prices of replicas prove a bound (`values`). Splitting further seldom saves many GPUs, but it makes a larger program,
-whose prices converge slowly. It may save some, so a bound of the parts is no bound of the instance.
+Where workloads may be split, they are first divided into parts with one replica each (`search.regrouping`). Splitting
+further seldom saves many GPUs, but it makes a larger program, whose prices converge slowly. It may save some, so a
+bound of the parts is no bound of the instance; prices of replicas prove one (`values`).
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -37,6 +38,8 @@ class Run:
         The name of the method, for its plans.
     proves
         Whether bounds of this Problem are bounds of the instance: not if workloads were divided.
+    further
+        Goes on for some seconds with the searches that take turns with this one.
 
     Attributes
     ----------
@@ -55,9 +58,10 @@ class Run:
         How many times patterns were generated at random prices.
     """
 
-    def __init__(self, problem: Problem, progress: Progress, name: str, proves: bool = True) -> None:
+    def __init__(self, problem: Problem, progress: Progress, name: str, proves: bool = True,
+                 further: Callable[[float], object] = lambda seconds: None) -> None:
         self.problem, self.progress, self.search, self.name = problem, progress, progress.search, name
-        self.proves, easier = proves, problem
+        self.proves, self.further, easier = proves, further, problem
         most = SCHEDULE.most
         if len(problem.groups) > most // 2 and problem.shares:
             easier = Problem(problem.instance, rounded(problem.groups, most // 2, up=False), relaxed_problem=True)
@@ -102,6 +106,8 @@ class Run:
         while not self.ended and why is None:
             self._tighten()
             why = None if self.ended else self._turn()
+            if why is None and not self.ended:
+                self.further(min(self.turn_s, SCHEDULE.prices_s))
         return why or ("proved" if self.progress.proved or math.isinf(self.bounds.bound) else "completed")
 
     def keep(self) -> None:

@@ -116,7 +116,7 @@ class Schedule:
     complete_s: float = 15.0
     integral_s: float = 20.0
     bound_s: float = 4.0
-    prices_s: float = 8.0
+    prices_s: float = 9.0
     served_s: float = 8.0
     idle_s: float = 0.01
     brief_s: float = 0.5

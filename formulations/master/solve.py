@@ -112,21 +112,25 @@ def _go_on(turns: Sequence[Turn], progress: Progress, seconds: float) -> None:
 
 def _improved(problem: Problem, progress: Progress, turns: Sequence[Turn], proof: TypeCounts | None
               ) -> tuple[Termination, TypeCounts | None]:
-    """Go on with searches in turn or, if there are none, plan with one replica for each workload or part of a workload,
-    until the time is over or nothing more can be tried. Return as ``_planned`` does.
+    """Plan with one replica for each workload, or part of a workload, in turn with other searches, until the time is
+    over or nothing more can be tried. Return as ``_planned`` does.
     """
+    def further(seconds: float) -> bool:
+        before_s = progress.search.left_s
+        _go_on(turns, progress, seconds)
+        return before_s - progress.search.left_s > SCHEDULE.idle_s
+
+    further(SCHEDULE.prices_s)  # parts of workloads make better plans only in longer time
     ended: Termination = "completed"
     parts = problem if problem.single else Problem(problem.instance, in_parts(problem))
-    if not turns and parts.single:
-        run = Run(parts, progress, NAME, proves=parts is problem)
+    if parts.single and not progress.enough:
+        run = Run(parts, progress, NAME, parts is problem, further)
         try:
             ended, proof = run.until_proved(), run.bounds.proof if run.proves else proof
         finally:
             run.keep()
-    before_s = math.inf
-    while turns and not progress.enough and 0 < progress.search.left_s < before_s - SCHEDULE.idle_s:
-        before_s = progress.search.left_s
-        _go_on(turns, progress, SCHEDULE.prices_s)
+    while not progress.enough and progress.search.left_s > 0 and further(SCHEDULE.prices_s):
+        pass
     return "proved" if progress.proved else ended, proof
 
 
