@@ -12,7 +12,6 @@ those that the slice has already. How it tells depends on the way of sharing:
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,9 +105,6 @@ def role_ways(problem: Problem, shares: Mapping[int, float]) -> list[Way]:
     return found
 
 
-_rate = attrgetter("rate_rps")
-
-
 class _ByRate:
     """The groups of a workload class, sorted by rate, to find those that replicas of some rate can serve."""
 
@@ -126,6 +122,10 @@ class _ByRate:
         for group in self.split[bisect_left(self.split, least, key=_rate):]:
             if rate_rps > 0 or group.rate_rps == 0:
                 yield group
+
+
+def _rate(group: Group) -> float:
+    return group.rate_rps
 
 
 def _listed(problem: Problem, shared: Shareable) -> Iterator[Setting]:

@@ -16,8 +16,8 @@ import numpy as np
 
 from provision.formulations.pricing.mps.kernels import NONE
 from provision.formulations.pricing.mps.pricing import PlaceValues, best_patterns, choices_of, value_at
-from provision.formulations.pricing.mps.rate_lists import small_patterns
-from provision.formulations.pricing.mps.rate_points import RatePoints, table_of, together_rps
+from provision.formulations.pricing.mps.rate_lists import small_patterns, table_of
+from provision.formulations.pricing.mps.rate_points import RatePoints, together_rps
 from provision.formulations.pricing.mps.rates import whole_gpu_patterns
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.type_counts import TypeCounts

@@ -10,7 +10,8 @@ import numpy as np
 
 from provision.formulations.pricing.mps.kernels import NONE, ROUNDED
 from provision.formulations.pricing.mps.pricing import PlaceValues
-from provision.formulations.pricing.mps.rate_points import PointTable, RatePoints, carried_rps, gpu_ms
+from provision.formulations.pricing.mps.rate_lists import PointTable
+from provision.formulations.pricing.mps.rate_points import RatePoints, carried_rps, gpu_ms
 from provision.formulations.values.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled, inner

@@ -18,14 +18,8 @@ import numpy as np
 
 from provision.formulations.pricing.mps.kernels import NONE
 from provision.formulations.pricing.mps.pricing import PlaceValues
-from provision.formulations.pricing.mps.rate_lists import small_patterns
-from provision.formulations.pricing.mps.rate_points import (
-    PointTable,
-    RatePoints,
-    running_at,
-    table_of,
-    together_rps,
-)
+from provision.formulations.pricing.mps.rate_lists import PointTable, small_patterns, table_of
+from provision.formulations.pricing.mps.rate_points import RatePoints, running_at, together_rps
 from provision.formulations.pricing.mps.schedule import SCHEDULE as PRICING
 from provision.formulations.pricing.oracle import replica_of
 from provision.formulations.search.problem import Problem

@@ -74,10 +74,10 @@ class Walk:
         self.trials: list[_Trial] = []
         self.turn = self.done = self.idle = self.taken = 0
         self._begin(until)
-        if start is not None and (self.best is None or objective_of(self.instance).better(
-                objective_of(self.instance).value(start), self.value)):
+        objective = objective_of(self.instance)
+        if start is not None and (self.best is None or objective.better(objective.value(start), self.value)):
             self.best = None
-            self._try(self._cheaper(self._furnished(objective_of(self.instance).entries_of(start), until)))
+            self._try(self._cheaper(self._furnished(objective.entries_of(start), until)))
 
     @property
     def ended(self) -> bool:

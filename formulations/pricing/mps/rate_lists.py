@@ -13,16 +13,26 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.formulations.pricing.mps.kernels import NONE, ROUNDED
-from provision.formulations.pricing.mps.rate_points import (
-    PointTable,
-    RatePoints,
-    carried_rps,
-    gpu_ms,
-    table_of,
-    together_rps,
-)
+from provision.formulations.pricing.mps.rate_points import RatePoints, carried_rps, gpu_ms, together_rps
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled, inner
+
+
+class PointTable(NamedTuple):
+    """Where operating points are: (rows, units, batches) their indices, NONE where there is none, and (rows,) the group
+    of each row; a row is a group with one of its models.
+    """
+
+    at: Ints
+    group: Ints
+
+
+def table_of(points: RatePoints) -> PointTable:
+    """The PointTable of some points."""
+    rows, of_row = np.unique(np.stack([points.group, points.model]), axis=1, return_inverse=True)
+    at = np.full((rows.shape[1], points.limit + 1, int(points.batch.max(initial=1)) + 1), NONE)
+    at[of_row.ravel(), points.units, points.batch] = np.arange(len(points.units))
+    return PointTable(at, np.ascontiguousarray(rows[0]))
 
 
 class SmallPatterns(NamedTuple):

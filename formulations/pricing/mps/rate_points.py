@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from provision.formulations.pricing.mps.kernels import NONE, ROUNDED, busy_ms, clock_at
+from provision.formulations.pricing.mps.kernels import ROUNDED, busy_ms, clock_at
 from provision.formulations.pricing.mps.laws import GpuLaw, law_of
 from provision.formulations.pricing.mps.nodes import SLIGHT, Node
 from provision.formulations.pricing.mps.tables import PointTables
@@ -152,23 +152,6 @@ def running_at(points: RatePoints | PointTables, at: int) -> Running:
     """How a replica runs at an operating point, given by its index."""
     share = share_of_units(points.gpu.unit_share, int(points.units[at]))
     return Running(int(points.model[at]), int(points.batch[at]), 1, share)
-
-
-class PointTable(NamedTuple):
-    """Where operating points are: (rows, units, batches) their indices, NONE where there is none, and (rows,) the group
-    of each row; a row is a group with one of its models.
-    """
-
-    at: Ints
-    group: Ints
-
-
-def table_of(points: RatePoints) -> PointTable:
-    """The PointTable of some points."""
-    rows, of_row = np.unique(np.stack([points.group, points.model]), axis=1, return_inverse=True)
-    at = np.full((rows.shape[1], points.limit + 1, int(points.batch.max(initial=1)) + 1), NONE)
-    at[of_row.ravel(), points.units, points.batch] = np.arange(len(points.units))
-    return PointTable(at, np.ascontiguousarray(rows[0]))
 
 
 def _lines(lines: Sequence[tuple[Floats, Floats]]) -> dict[str, Any]:
