@@ -1,21 +1,24 @@
-"""Linear and integer programs by SciPy's HiGHS: one table of statuses, and integer programs that can be stopped."""
+"""Linear and integer programs by HiGHS: linear programs that begin at a basis, and integer programs that can be
+stopped.
+"""
 
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
+import highspy
 import numpy as np
+from highspy._core import _Highs  # ``highspy.Highs``, with more comforts, prints a line when it is made
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
 
 from provision.models.base.clock import present_stop
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
-STATUSES: dict[int, Status] = {0: "optimal", 1: "unknown", 2: "infeasible", 3: "unknown", 4: "unknown"}
-"""The meaning of SciPy's status numbers: 1 is a limit, 3 an unbounded program, 4 numerical difficulties."""
-MANY_ROWS = 1500
-"""From this number of rows on, the interior-point method with crossover is faster than the simplex method."""
+BY_COLUMN = int(highspy.MatrixFormat.kColwise)
+LOWER = highspy.HighsBasisStatus.kLower
+"""The status of a column that is at its lower limit."""
 LEAST_S = 0.1
 """The least time limit that a solver gets, in seconds; reading the program takes some time."""
 LOOK_S = 0.1
@@ -33,13 +36,26 @@ class Rows(NamedTuple):
     most: NDArray[np.float64]
 
 
+class Basis(NamedTuple):
+    """Where the simplex method stands: the statuses of columns and rows. To begin with, any statuses are allowed;
+    columns without one are at their lower limits.
+    """
+
+    columns: list[highspy.HighsBasisStatus]
+    rows: list[highspy.HighsBasisStatus]
+
+
 class LinearSolution(NamedTuple):
-    """An optimum: its value, x, the dual of every row (at least 0) and the reduced cost of every column."""
+    """An optimum: its value, x, the dual of every row (at least 0), the reduced cost of every column, and the basis.
+
+    The reduced cost of a column at its upper limit is 0.
+    """
 
     value: float
     x: NDArray[np.float64]
     duals: NDArray[np.float64]
     reduced: NDArray[np.float64]
+    basis: Basis
 
 
 class IntegerSolution(NamedTuple):
@@ -52,48 +68,69 @@ class IntegerSolution(NamedTuple):
     bound: float
 
 
-def solve_linear(rows: Rows) -> LinearSolution | None:
-    """The optimum of a linear program; None if it has none."""
-    program = {"c": rows.cost, "A_ub": -rows.matrix, "b_ub": -rows.right,
-               "bounds": np.stack([rows.least, rows.most], axis=1)}
-    found = linprog(**program, method="highs-ipm" if len(rows.right) >= MANY_ROWS else "highs")
-    if STATUSES[found.status] == "unknown":
-        found = linprog(**program)
-    if STATUSES[found.status] != "optimal":
+def solve_linear(rows: Rows, begin: Basis | None = None) -> LinearSolution | None:
+    """The optimum of a linear program; None if it has none. From the basis of a similar program, it is there sooner."""
+    solver = _solver(rows)
+    if begin is not None:
+        basis = highspy.HighsBasis()
+        basis.alien = basis.valid = True
+        basis.col_status = [*begin.columns, *[LOWER] * (len(rows.cost) - len(begin.columns))]
+        basis.row_status = begin.rows
+        solver.setBasis(basis)
+    solver.run()
+    if _status(solver, rows) == "unknown":  # numerical difficulties
+        solver.clearSolver()
+        solver.setOptionValue("solver", "ipm")
+        solver.run()
+    if _status(solver, rows) != "optimal":
         return None
-    return LinearSolution(found.fun, found.x, np.maximum(-found.ineqlin.marginals, 0), found.lower.marginals)
+    found, reached = solver.getSolution(), solver.getBasis()
+    return LinearSolution(solver.getInfo().objective_function_value, np.array(found.col_value),
+                          np.maximum(found.row_dual, 0), np.maximum(found.col_dual, 0),
+                          Basis(reached.col_status, reached.row_status))
 
 
 def solve_integer(rows: Rows, whole: NDArray[np.bool_], time_limit_s: float, gap: float = 0.0) -> IntegerSolution:
-    """Solve a program in which columns flagged in ``whole`` are whole numbers, up to a time limit or a relative gap."""
-    from scipy.optimize import Bounds, LinearConstraint  # here and below: it loads slowly
+    """Solve a program in which columns flagged in ``whole`` are whole numbers, up to a time limit or a relative gap.
+    When a Stop is asked for, the answer is that of a search that found nothing in its time.
+    """
+    solver = _solver(rows, whole)
+    solver.setOptionValue("time_limit", max(time_limit_s, LEAST_S))
+    solver.setOptionValue("mip_rel_gap", gap)
+    solver.setOptionValue("mip_lp_solver", "ipm")  # whole numbers are found sooner from where it ends
 
-    found = milp(
-        rows.cost, integrality=whole.astype(int), bounds=Bounds(rows.least, rows.most),
-        constraints=LinearConstraint(rows.matrix, lb=rows.right),
-        options={"time_limit": max(time_limit_s, LEAST_S), "mip_rel_gap": gap},
-    )
-    status = STATUSES[found.status]
-    if status == "unknown" and found.x is not None:
-        status = "feasible"
-    bound = getattr(found, "mip_dual_bound", None)
-    return IntegerSolution(status, found.x, -np.inf if bound is None else float(bound))
+    def solved() -> IntegerSolution:
+        solver.run()
+        info, status = solver.getInfo(), _status(solver, rows)
+        if status != "optimal" and info.primal_solution_status != highspy.kSolutionStatusFeasible:
+            return IntegerSolution(status, None, info.mip_dual_bound)
+        return IntegerSolution("feasible" if status == "unknown" else status, np.array(solver.getSolution().col_value),
+                               info.mip_dual_bound)
 
-
-def linprog(*args: Any, **options: Any) -> Any:
-    """SciPy's ``linprog``. It is untyped, since SciPy's stubs know no sparse matrices here."""
-    import scipy.optimize
-
-    return scipy.optimize.linprog(*args, **options)
+    return until_stopped(solved, IntegerSolution("unknown", None, -np.inf))
 
 
-def milp(*args: Any, **options: Any) -> Any:
-    """SciPy's ``milp``. When a Stop is asked for, the result is that of a search that found nothing in its time."""
-    import scipy.optimize
+def _solver(rows: Rows, whole: NDArray[np.bool_] | None = None) -> _Highs:
+    """A solver that holds a program."""
+    matrix, solver = csc_array(rows.matrix), _Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.passModel(len(rows.cost), len(rows.right), matrix.nnz, BY_COLUMN, int(highspy.ObjSense.kMinimize), 0.0,
+                     rows.cost, rows.least, rows.most, rows.right, np.full(len(rows.right), np.inf),
+                     matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data.astype(float),
+                     np.zeros(len(rows.cost), np.int32) if whole is None else whole.astype(np.int32))
+    return solver
 
-    nothing: Any = scipy.optimize.OptimizeResult()
-    nothing.update(status=1, x=None)
-    return until_stopped(lambda: scipy.optimize.milp(*args, **options), nothing)
+
+def _status(solver: _Highs, rows: Rows) -> Status:
+    """How a search ended; without an answer because of a limit, an unbounded program or numerical difficulties, it is
+    unknown.
+    """
+    ended = solver.getModelStatus()
+    if ended == highspy.HighsModelStatus.kModelEmpty:  # HiGHS ignores the rows if there are no columns
+        return "infeasible" if (rows.right > 0).any() else "optimal"
+    if ended == highspy.HighsModelStatus.kOptimal:
+        return "optimal"
+    return "infeasible" if ended == highspy.HighsModelStatus.kInfeasible else "unknown"
 
 
 def until_stopped(solve: Callable[[], Answer], otherwise: Answer) -> Answer:

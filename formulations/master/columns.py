@@ -18,7 +18,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from provision.formulations.linear.highs import solve_linear
 from provision.formulations.linear.restricted import Columns, Known, RestrictedMaster
 from provision.formulations.pricing.oracle import Pattern
 from provision.formulations.search.problem import Problem
@@ -106,13 +105,10 @@ class PatternColumns:
         least
             (patterns,) the least value of every pattern; by default 0. Patterns that were added later have 0.
         """
-        rows = self.master.program(self._sorts(at))
+        *others, patterns = self._sorts(at)
         if least is not None:
-            held = np.zeros(len(rows.cost))
-            begin = len(held) - len(self.patterns)
-            held[begin: begin + len(least)] = least
-            rows = rows._replace(least=held, most=np.maximum(rows.most, held))
-        found = solve_linear(rows)
+            patterns.least[: len(least)] = least
+        found = self.master.relaxed([*others, patterns])
         if found is None:
             return None
         _, slices, places = self.master.split(found.duals).values()

@@ -125,7 +125,7 @@ class FullFleet:
         grows = True
         while not (until.over and self.limits):
             before, (known, *others) = len(self.rated_already), self.columns_of(self.columns, whole=False)
-            found = self.master.relaxed([known, self.master.known(self.rated_already), *others])
+            found = self.master.relaxed([known, *others, self.master.known(self.rated_already)])
             if found is None:
                 return
             self.price(found.duals, listed=grows)

@@ -188,12 +188,13 @@ class Rationing:
             many = np.rint(numbers)
             known, fixed, missing = self.fleet.columns_of(self.fleet.columns, whole=False)
             rated = self.master.known(self.fleet.rated_already)
-            solved = self.master.relaxed([known, rated, fixed._replace(least=many, most=many), missing], right)
+            solved = self.master.relaxed([known, fixed._replace(least=many, most=many), missing, rated], right)
             if solved is None:
                 break
             before = len(self.fleet.rated_already), len(self.fleet.columns)
             self.fleet.price(solved.duals)
-            if float(solved.x[-len(missing.cost):].sum()) <= SETTLED * float(self.demand_rps.sum()):
+            lacking = solved.x[-len(rated.cost) - len(missing.cost):][: len(missing.cost)]
+            if float(lacking.sum()) <= SETTLED * float(self.demand_rps.sum()):
                 break
             if before == (len(self.fleet.rated_already), len(self.fleet.columns)) and all(
                     self._allows(limit, many, out, cut) for limit in self.fleet.limits):

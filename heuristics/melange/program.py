@@ -15,10 +15,9 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint
-from scipy.sparse import lil_array
+from scipy.sparse import csr_array, lil_array, vstack
 
-from provision.formulations.linear.highs import LEAST_S, milp
+from provision.formulations.linear.highs import Rows, solve_integer
 from provision.models.base.arrays import Floats, Ints
 from provision.models.performance.tokens.lengths import RequestTokens
 from provision.models.performance.tokens.loads import TokenCounts
@@ -109,10 +108,11 @@ def allocate(services: Sequence[Service], pools: Sequence[Pool], counts: Mapping
     cost[dealt:] = np.tile([one.cost for one in pools], len(services))
     usable = np.concatenate([np.isfinite(one.loads).any(axis=0) for one in services])
     most = np.concatenate([np.full(dealt, float(slices)), np.where(usable, np.inf, 0.0)])
-    rows = [_everything_dealt(services, cells, columns, slices), _loads_carried(services, cells, number, slices),
-            _limited(services, pools, counts, dealt)]
-    found = milp(cost, integrality=np.ones(columns, int), bounds=Bounds(0, most), constraints=rows,
-                 options={"time_limit": max(limit_s, LEAST_S)})
+    matrix, right = zip(*[_everything_dealt(services, cells, columns, slices),
+                          _loads_carried(services, cells, number, slices), _limited(services, pools, counts, dealt)],
+                        strict=True)
+    rows = Rows(cost, vstack(matrix, "csr"), np.concatenate(right), np.zeros(columns), most)
+    found = solve_integer(rows, np.ones(columns, bool), limit_s)
     if found.x is None:
         return None
     chosen = np.rint(found.x).astype(int)
@@ -122,28 +122,30 @@ def allocate(services: Sequence[Service], pools: Sequence[Pool], counts: Mapping
     return Allocation(chosen[dealt:].reshape(len(services), number), parts)
 
 
-def _everything_dealt(services: Sequence[Service], cells: Ints, columns: int, slices: int) -> LinearConstraint:
-    """The rows: all slices of every bucket are assigned."""
+def _everything_dealt(services: Sequence[Service], cells: Ints, columns: int, slices: int) -> tuple[csr_array, Floats]:
+    """The rows, and what each is at least: all slices of every bucket are assigned. (More of them would cost more.)"""
     offsets = np.cumsum([0, *(len(one.loads) for one in services)])
     table = lil_array((offsets[-1], columns))
     for column, (at, bucket, _) in enumerate(cells):
         table[offsets[at] + bucket, column] = 1.0
-    return LinearConstraint(table.tocsr(), lb=slices, ub=slices)
+    return table.tocsr(), np.full(offsets[-1], float(slices))
 
 
-def _loads_carried(services: Sequence[Service], cells: Ints, number: int, slices: int) -> LinearConstraint:
-    """The rows: the servers of a service in a pool carry the loads assigned to them."""
+def _loads_carried(services: Sequence[Service], cells: Ints, number: int, slices: int) -> tuple[csr_array, Floats]:
+    """The rows, and what each is at least: the servers of a service in a pool carry the loads assigned to them."""
     table = lil_array((len(services) * number, len(cells) + len(services) * number))
     for column, (at, bucket, pool) in enumerate(cells):
         table[at * number + pool, column] = -services[at].loads[bucket, pool] / slices
     for row in range(len(services) * number):
         table[row, len(cells) + row] = 1.0
-    return LinearConstraint(table.tocsr(), lb=0.0)
+    return table.tocsr(), np.zeros(len(services) * number)
 
 
 def _limited(services: Sequence[Service], pools: Sequence[Pool], counts: Mapping[int, int], dealt: int
-             ) -> LinearConstraint:
-    """The rows: no more GPUs are used than there are, and every service has at least its least number of servers."""
+             ) -> tuple[csr_array, Floats]:
+    """The rows, and what each is at least: no more GPUs are used than there are, and every service has at least its
+    least number of servers.
+    """
     number = len(pools)
     table = lil_array((len(services) + len(counts), dealt + len(services) * number))
     for at in range(len(services)):
@@ -151,4 +153,5 @@ def _limited(services: Sequence[Service], pools: Sequence[Pool], counts: Mapping
             table[at, dealt + at * number + pool] = 1.0
             if one.entry in counts:
                 table[len(services) + list(counts).index(one.entry), dealt + at * number + pool] = -one.gpus
-    return LinearConstraint(table.tocsr(), lb=[*(one.least for one in services), *(-many for many in counts.values())])
+    least = [*(one.least for one in services), *(-many for many in counts.values())]
+    return table.tocsr(), np.array(least, float)

@@ -380,7 +380,7 @@ def _holding(instance: Instance, plan: Plan | None) -> Plan | None:
 @cache
 def _versions() -> dict[str, str]:
     """The versions of Python and of the installed packages that an answer depends on."""
-    packages = ("gpu-provision", "numba", "numpy", "scipy", "pulp", "ortools")
+    packages = ("gpu-provision", "highspy", "numba", "numpy", "scipy", "pulp", "ortools")
     found = {"python": platform.python_version()}
     for name in packages:
         with suppress(PackageNotFoundError):
