@@ -14,23 +14,20 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from provision.formulations.pricing.mps.kernels import NONE
 from provision.formulations.pricing.mps.pricing import PlaceValues, best_patterns, choices_of, value_at
-from provision.formulations.pricing.mps.rate_lists import small_patterns, table_of
-from provision.formulations.pricing.mps.rate_points import RatePoints, together_rps
-from provision.formulations.pricing.mps.rates import whole_gpu_patterns
+from provision.formulations.pricing.mps.rate_lists import small_patterns
+from provision.formulations.pricing.mps.rate_points import together_rps
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.type_counts import TypeCounts
 from provision.formulations.values.classes import WorkloadClass, classes_of
-from provision.formulations.values.climb import climbed
 from provision.formulations.values.nodes import ValueNodes, in_steps, kinds_of, least_value, node_rates, padded
+from provision.formulations.values.patterns import Patterns
 from provision.formulations.values.program import Prices, ValueProgram
 from provision.formulations.values.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.clock import Deadline, Stopwatch
 from provision.models.base.compiled import compiled
 from provision.models.base.tolerances import DUST, FORGIVEN, MISSING, SOLVER
-from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.colocation import Colocation
 from provision.models.performance.igniter import IgniterProfiles
 from provision.models.problem.instance import Instance
@@ -39,16 +36,6 @@ from provision.models.problem.search import Progress
 
 UNITS = 10**6
 """The price of the dearest GPU in the units in which patterns are priced."""
-
-
-def points_of(problem: Problem) -> list[tuple[int, RatePoints]]:
-    """Pairs (slice type, operating points) of whole GPUs that replicas share under interference: a pair for each
-    performance file, since a GPU type may have several.
-    """
-    types = problem.segments.slice_types
-    found = [(one.slice_type, whole_gpu_patterns(problem, types[one.slice_type], one.data).points)
-             for one in problem.shareable if types[one.slice_type].profile == WHOLE]
-    return [(slice_type, points) for slice_type, points in found if len(points.units)]
 
 
 class ValueBound:
@@ -75,8 +62,8 @@ class ValueBound:
         The values of replicas that proved the best bound (None before the first round), the prices from which they
         came, (pools,) what no GPU is worth more than at these values, and the bound in multiples of the dearest GPU's
         price.
-    patterns
-        The patterns found so far, of every pair of ``points_of``.
+    patterns, entered
+        The patterns found so far, and those that are columns of the linear program.
     """
 
     def __init__(self, instance: Instance, classes: Sequence[WorkloadClass], seed: int,
@@ -94,7 +81,8 @@ class ValueBound:
         self.kinds, self.kind = kinds_of([(one.models, instance.policy.traffic_of(one), one.max_replicas == 1)
                                           for one in first])
         self.slos_ms = np.array([one.slo_ms[1] for one in classes])
-        self.patterns = [Patterns(slice_type, points, self.kind) for slice_type, points in points_of(problem)]
+        self.patterns, self.entered = Patterns(problem), np.zeros(0, int)
+        self.choices = [choices_of(points, self.kind) for points in self.patterns.points]
         self.most_rps = self._begin(listed=before is None)
         self.served = bool((self.most_rps > 0).all())
         self.nodes, self.program = self._grid(before)
@@ -106,13 +94,12 @@ class ValueBound:
         best_rps = np.minimum(self.problem.single_rps.max(axis=1), [one.rates_rps[0] for one in self.classes])
         numbers = range(len(self.kinds))
         longest = np.array([max(np.flatnonzero(self.kind == one), key=lambda at: self.slos_ms[at]) for one in numbers])
-        for patterns in self.patterns:
-            points = patterns.points
+        for file, points in enumerate(self.patterns.points):
             alone = small_patterns(points, 1, SCHEDULE.alone).members
             np.maximum.at(best_rps, points.group[alone[:, 0]], together_rps(points, alone)[:, 0])
-            patterns.add(alone)
+            self.patterns.add(file, alone)
             if listed:
-                patterns.add(small_patterns(points, SCHEDULE.small, SCHEDULE.listed, longest).members)
+                self.patterns.add(file, small_patterns(points, SCHEDULE.small, SCHEDULE.listed, longest).members)
         return np.array([best_rps[self.kind == one].max() * bool((best_rps[self.kind == one] > 0).all())
                          for one in numbers])
 
@@ -133,12 +120,15 @@ class ValueBound:
             values = nodes.taken_over(before.nodes, before.center.nodes, kinds)
             self.center, self.best = before.center._replace(nodes=values), before.best
         program = ValueProgram(self.problem, nodes, self.classes, values, fine.cells)
-        for known in self.patterns:
-            known.enter(program, np.flatnonzero(known.entered | (known.size == 1)))
-        for at in range(len(self.problem.segments.slice_types)):
-            served = np.flatnonzero(self.problem.single_rps[:, at] > 0)
-            program.add_patterns(at, served[:, None], self.problem.single_rps[served, at][:, None])
+        self._enter(program, np.union1d(self.entered, self.patterns.alone))
+        served, slice_type = np.nonzero(self.problem.single_rps)
+        program.add_patterns(slice_type, served[:, None], self.problem.single_rps[served, slice_type][:, None])
         return nodes, program
+
+    def _enter(self, program: ValueProgram, rows: Ints) -> None:
+        """Enter patterns as columns of a program."""
+        known, self.entered = self.patterns, np.union1d(self.entered, rows)
+        program.add_patterns(known.slice_types[known.file[rows]], known.of_class[rows], known.rps[rows])
 
     def rounds(self, until: Deadline) -> Iterator[float]:
         """Yield the proven bound, in units of price, after every round of pricing.
@@ -173,13 +163,31 @@ class ValueBound:
         over = math.inf
         while (duals := self.program.solved()) is not None:
             values = self.nodes.of_classes(duals.nodes)
-            entered = sum(one.entering(self.program, duals, values) for one in self.patterns)
-            if entered and not until.over:
+            new = self._worthy(duals, values)
+            self._enter(self.program, new)
+            if len(new) and not until.over:
                 continue
             if over < SCHEDULE.over or until.over:
                 break
-            over = max((one.climb(duals, values, self.draw) for one in self.patterns), default=0.0)
+            over = max((self._climb(file, duals, values) for file in range(len(self.choices))), default=0.0)
         return duals
+
+    def _worthy(self, duals: Prices, values: PlaceValues) -> Ints:
+        """The patterns that exceed the price of their slice most and are no columns yet."""
+        known = self.patterns
+        over = worth_of(known.of_class, known.rps, values)
+        over -= duals.slices[known.slice_types[known.file]] * (1 + SOLVER)
+        over[self.entered] = 0.0
+        best = np.argsort(-over, kind="stable")[: SCHEDULE.best]
+        return best[over[best] > 0]
+
+    def _climb(self, file: int, duals: Prices, values: PlaceValues) -> float:
+        """Search for patterns of a performance file, from the last ones and some others; as ``Patterns.improve``."""
+        known, many = self.patterns, SCHEDULE.climbs_from // 2
+        own = np.flatnonzero(known.file == file)
+        starts = np.concatenate([own[-many:], own[self.draw.integers(0, len(own), many)]])
+        steps = in_steps(values, known.points[file].most_rps, SCHEDULE.fine)
+        return known.improve(file, starts, steps, float(duals.slices[known.slice_types[file]]), self.draw)
 
     def _refined(self) -> bool:
         """Go on with a finer program; return whether there is one."""
@@ -200,11 +208,11 @@ class ValueBound:
                      for one, carried in enumerate(rps.tolist()) if carried > 0]
             most[at] = max(worth, default=0.0)
         scaled = PlaceValues(values.rps, values.value * UNITS)
-        for one in self.patterns:
-            priced = best_patterns(one.points, one.choices, scaled, int(duals.slices[one.slice_type] * UNITS),
+        for file, (slice_type, choices) in enumerate(zip(self.patterns.slice_types, self.choices, strict=True)):
+            priced = best_patterns(self.patterns.points[file], choices, scaled, int(duals.slices[slice_type] * UNITS),
                                    SCHEDULE.exact._replace(close=close))
-            one.add(priced.members[np.argsort(-priced.value, kind="stable")[: SCHEDULE.best]])
-            most[one.slice_type] = max(most[one.slice_type], priced.most / UNITS)
+            self.patterns.add(file, priced.members[np.argsort(-priced.value, kind="stable")[: SCHEDULE.best]])
+            most[slice_type] = max(most[slice_type], priced.most / UNITS)
             new = new or len(priced.members) > 0
         asked, full = self._asked(values), [float((pool.partitions @ most).max()) for pool in problem.pools]
         proven = asked / max(value * problem.dearest / pool.worth
@@ -237,72 +245,6 @@ class ValueBound:
         counts = np.zeros((len(rates_rps), values.rps.shape[1]), int)
         least: Floats = least_value(values.rps[at], values.value[at], rates_rps * (1 - MISSING), counts)
         return least
-
-
-class Patterns:
-    """The patterns of a slice type that were found so far, of one performance file.
-
-    Parameters
-    ----------
-    slice_type, points
-        The slice type and its operating points.
-    kind
-        (classes,) the number of the kind of each class.
-
-    Attributes
-    ----------
-    members, of_class, rps
-        (patterns, places) operating points, classes and requests/s; NONE, NONE and 0 at empty places.
-    entered
-        (patterns,) whether a pattern is a column of the linear program.
-    """
-
-    def __init__(self, slice_type: int, points: RatePoints, kind: Ints) -> None:
-        self.slice_type, self.points, shape = slice_type, points, (0, SCHEDULE.together)
-        self.table, self.choices = table_of(points), choices_of(points, kind)
-        self.members, self.of_class, self.rps = np.zeros(shape, int), np.zeros(shape, int), np.zeros(shape)
-        self.entered = np.zeros(0, bool)
-
-    @property
-    def size(self) -> Ints:
-        """(patterns,) the number of replicas."""
-        return (self.members != NONE).sum(axis=1)
-
-    def add(self, members: Ints) -> None:
-        """Add patterns, (patterns, places), unless they have too many replicas."""
-        width = SCHEDULE.together
-        members = np.unique(members[(members[:, width:] == NONE).all(axis=1), :width], axis=0)
-        members = np.pad(members, ((0, 0), (0, width - members.shape[1])), constant_values=NONE)
-        self.members = np.concatenate([self.members, members])
-        self.of_class = np.concatenate([self.of_class, np.where(members != NONE, self.points.group[members], NONE)])
-        self.rps = np.concatenate([self.rps, together_rps(self.points, members)])
-        self.entered = np.append(self.entered, np.zeros(len(members), bool))
-
-    def climb(self, duals: Prices, values: PlaceValues, draw: np.random.Generator) -> float:
-        """Add patterns that are worth more than their slice, found by local search; return by what fraction the best
-        exceeds its price.
-        """
-        price, many = float(duals.slices[self.slice_type]), SCHEDULE.climbs_from // 2
-        starts = np.concatenate([self.members[-many:], self.members[draw.integers(0, len(self.members), many)]])
-        steps = in_steps(values, self.points.most_rps, SCHEDULE.fine)
-        found, worth = climbed(self.points, self.table, steps, np.ascontiguousarray(starts), draw)
-        self.add(found[worth > price * (1 + SOLVER)])
-        return float(worth.max()) / price - 1 if price > 0 else 0.0
-
-    def entering(self, program: ValueProgram, duals: Prices, values: PlaceValues) -> int:
-        """Enter the most valuable patterns that are worth more than their slice into a program; return how many there
-        are.
-        """
-        worth = np.where(self.entered, 0.0, worth_of(self.of_class, self.rps, values))
-        best = np.argsort(-worth, kind="stable")[: SCHEDULE.best]
-        best = best[worth[best] > duals.slices[self.slice_type] * (1 + SOLVER)]
-        self.enter(program, best)
-        return len(best)
-
-    def enter(self, program: ValueProgram, rows: Ints) -> None:
-        """Enter patterns as columns of a program."""
-        self.entered[rows] = True
-        program.add_patterns(self.slice_type, self.of_class[rows], self.rps[rows])
 
 
 @compiled

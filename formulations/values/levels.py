@@ -1,8 +1,10 @@
 """The program of places: how patterns and replica sets meet in a plan for many workloads under interference.
 
-    minimise   price of the patterns
+    minimise   price of the GPUs
+    types      GPUs of all tiers of a type  >=  those in its partitions
+    slices     slices of type k in the partitions  >=  patterns on k
     places     places of a class from a level on, in patterns and left over  >=  uses from this level on by replica sets
-    demand     replica sets of the workloads of a class and a range of rates  =  number of these workloads
+    demand     replica sets of the workloads of a class and a range of rates  >=  number of these workloads
 
 A place is room for one replica in a pattern. It has the highest of some levels of rates that the replica can carry. A
 replica set is a choice of levels whose sum is at least the highest rate of its range. Few levels and ranges keep the
@@ -14,9 +16,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import coo_array, csc_array, hstack
+from scipy.sparse import csr_array
 
-from provision.formulations.linear.highs import LinearSolution, Rows, solve_linear
+from provision.formulations.linear.restricted import Columns, RestrictedMaster
+from provision.formulations.search.problem import Problem
 from provision.formulations.values.nodes import least_value
 from provision.formulations.values.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints
@@ -101,62 +104,71 @@ class PlaceProgram:
 
     Parameters
     ----------
+    problem
+        The Problem, which has the pools.
     below
         (rows,) for each row of places the row of the next lower level of its class, -1 if there is none.
     spare
         (rows,) the places that are left over.
     replica_sets, wanted
-        The replica sets, and (demands,) the number of workloads of each range.
+        The replica sets, to which others may be added, and (demands,) the number of workloads of each range.
     """
 
-    def __init__(self, below: Ints, spare: Ints, replica_sets: Sequence[ReplicaSet], wanted: Sequence[int]) -> None:
-        self.rows, self.replica_sets = len(below), replica_sets
-        self.right = np.concatenate([-spare, wanted]).astype(float)
+    def __init__(self, problem: Problem, below: Ints, spare: Ints, replica_sets: Sequence[ReplicaSet],
+                 wanted: Sequence[int]) -> None:
+        self.rows, self.replica_sets = len(below), dict.fromkeys(replica_sets)
+        self.master = RestrictedMaster(problem, places=-spare, demand=np.array(wanted))
         upper = np.flatnonzero(below >= 0)
-        entries = [(row, at, -1.0) for at, row in enumerate(upper.tolist())]
-        entries += [(row, at, 1.0) for at, row in enumerate(below[upper].tolist())]
-        for at, one in enumerate(replica_sets, len(upper)):
-            entries += [(row, at, -1.0) for row in one.rows]
-            entries.append((self.rows + one.demand, at, 1.0))
-        row, column, value = (np.array(one) for one in zip(*entries, strict=True))
-        shape = len(self.right), len(upper) + len(replica_sets)
-        self.others = csc_array(coo_array((value, (row.astype(int), column.astype(int))), shape))
+        lower = csr_array((np.repeat([-1.0, 1.0], len(upper)),
+                           (np.append(upper, below[upper]), np.tile(np.arange(len(upper)), 2))),
+                          (len(below), len(upper)))
+        lowered = self.master.columns(np.zeros(len(upper)), places=lower)
+        self.fixed = [self.master.tiers(), self.master.partitions, lowered]
 
-    def solved(self, price: Floats, places: Ints, begin: Ints) -> Mix | None:
+    def solved(self, slice_type: Ints, places: Ints, begin: Ints) -> Mix | None:
         """The optimum over all patterns, found by adding patterns of negative reduced cost to those in ``begin``. None
         if there is none.
 
         Parameters
         ----------
-        price, places
-            (patterns,) prices, and (patterns, places) the row of each place, the number of rows where there is none.
+        slice_type, places
+            (patterns,) slice types, and (patterns, places) the row of each place, the number of rows where there is
+            none.
         begin
             Indices of patterns.
         """
-        taken = np.unique(begin)
+        taken, others = np.unique(begin), [*self.fixed, self._sets()]
         while True:
-            found = self._relaxed(price[taken], places[taken])
+            found = self.master.relaxed([*others, self._patterns(slice_type, places, taken)])
             if found is None:
                 return None
-            worth = np.append(found.duals[: self.rows], 0.0)
-            reduced = 1 - worth[places].sum(axis=1) / price
+            _, price, worth, demands = self.master.split(found.duals).values()
+            reduced = 1 - np.append(worth, 0.0)[places].sum(axis=1) / np.maximum(price[slice_type], DUST)
             reduced[taken] = 0.0
             order = np.argsort(reduced, kind="stable")[: SCHEDULE.new]
             new = order[reduced[order] < -SOLVER]
             if not len(new):
                 break
             taken = np.union1d(taken, new)
-        number, of_sets = np.zeros(len(price)), found.x[len(found.x) - len(self.replica_sets):]
-        number[taken] = found.x[: len(taken)]
-        used = np.flatnonzero(of_sets > SOLVER).tolist()
-        return Mix(found.value, number, [(self.replica_sets[at], float(of_sets[at])) for at in used], worth[:-1],
-                   found.duals[self.rows:])
+        *_, of_sets, of_patterns = np.split(found.x, np.cumsum([len(one.cost) for one in others]))
+        number = np.zeros(len(slice_type))
+        number[taken] = of_patterns
+        used = [(one, many) for one, many in zip(self.replica_sets, of_sets.tolist(), strict=True) if many > SOLVER]
+        return Mix(found.value, number, used, worth, demands)
 
-    def _relaxed(self, price: Floats, places: Ints) -> LinearSolution | None:
-        """The optimum over some patterns, whose columns come first."""
-        column, place = np.nonzero(places < self.rows)
-        row = places[column, place]
-        patterns = csc_array(coo_array((np.ones(len(row)), (row, column)), (len(self.right), len(price))))
-        matrix = csc_array(hstack([patterns, self.others]))
-        cost = np.concatenate([price, np.zeros(self.others.shape[1])])
-        return solve_linear(Rows(cost, matrix, self.right, np.zeros(len(cost)), np.full(len(cost), np.inf)))
+    def _sets(self) -> Columns:
+        """The columns of the replica sets."""
+        several = list(self.replica_sets)
+        row, column = np.array([(row, at) for at, one in enumerate(several) for row in one.rows], int).reshape(-1, 2).T
+        uses = csr_array((-np.ones(len(row)), (row, column)), (self.rows, len(several)))
+        demands, at = self.master.rows["demand"], np.arange(len(several))
+        meets = csr_array((np.ones(len(several)), ([one.demand for one in several], at)),
+                          (demands.stop - demands.start, len(several)))
+        return self.master.columns(np.zeros(len(several)), places=uses, demand=meets)
+
+    def _patterns(self, slice_type: Ints, places: Ints, taken: Ints) -> Columns:
+        """The columns of some patterns."""
+        column, place = np.nonzero(places[taken] < self.rows)
+        of_places = csr_array((np.ones(len(column)), (places[taken[column], place], column)), (self.rows, len(taken)))
+        of_slice = np.arange(len(self.master.problem.segments.slice_types))[:, None] == slice_type[taken]
+        return self.master.columns(np.zeros(len(taken)), slices=-1.0 * of_slice, places=of_places)._replace(at=taken)

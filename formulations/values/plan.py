@@ -5,7 +5,7 @@ replica set is used. Its values of places lead the search for better patterns (`
 are taken, and workloads get replica sets of their places. Workloads and places that are left are planned again. The
 last few workloads are left to other methods.
 
-The patterns are arrays over all GPU types, for classes at their shortest SLOs.
+The patterns are for classes at their shortest SLOs.
 """
 
 import math
@@ -18,17 +18,16 @@ import numpy as np
 
 from provision.formulations.pricing.mps.kernels import NONE
 from provision.formulations.pricing.mps.pricing import PlaceValues
-from provision.formulations.pricing.mps.rate_lists import PointTable, small_patterns, table_of
-from provision.formulations.pricing.mps.rate_points import RatePoints, running_at, together_rps
+from provision.formulations.pricing.mps.rate_lists import small_patterns
+from provision.formulations.pricing.mps.rate_points import running_at
 from provision.formulations.pricing.mps.schedule import SCHEDULE as PRICING
 from provision.formulations.pricing.oracle import replica_of
 from provision.formulations.search.problem import Problem
-from provision.formulations.values.bound import points_of
 from provision.formulations.values.classes import WorkloadClass, bins
-from provision.formulations.values.climb import climbed
 from provision.formulations.values.levels import Mix, PlaceProgram, ReplicaSet, cheapest, levels_of, replica_sets
+from provision.formulations.values.patterns import Patterns
 from provision.formulations.values.schedule import SCHEDULE
-from provision.models.base.arrays import Bools, Floats, Ints
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import DUST, FORGIVEN, SOLVER
 from provision.models.hardware.gpu import WHOLE
@@ -39,73 +38,6 @@ Waiting = tuple[float, int]
 """A workload that has no replicas yet: its requests/s and index."""
 Place = tuple[float, int, int]
 """A place: the requests/s that its replica can carry, the index of the GPU, and the place in the pattern."""
-
-
-class PlanPatterns:
-    """Patterns of all GPU types, for classes of workloads at their shortest SLOs.
-
-    Attributes
-    ----------
-    pool
-        (patterns,) the index of the GPU type, in the order of the Problem's pools that can be shared.
-    members, of_class, rps
-        (patterns, places) the operating point of each replica, its class, and the requests/s that it can carry; NONE,
-        NONE and 0 at empty places.
-    price
-        (GPU types,) prices in multiples of the dearest GPU's.
-    """
-
-    def __init__(self, instance: Instance, classes: Sequence[WorkloadClass]) -> None:
-        self.instance, self.classes = instance, classes
-        self.problem = problem = Problem(instance, [one.group(longest=False) for one in classes])
-        pool_of = {slice_type: pool for pool in problem.pools for slice_type in pool.slice_types}
-        pairs = points_of(problem)
-        self.points: list[RatePoints] = [points for _, points in pairs]
-        self.tables: list[PointTable] = [table_of(one) for one in self.points]
-        self.pools = [pool_of[slice_type] for slice_type, _ in pairs]
-        self.price = np.array([pool.worth / problem.dearest for pool in self.pools])
-        self.pool = np.zeros(0, int)
-        self.members = self.of_class = np.zeros((0, SCHEDULE.together), int)
-        self.rps = np.zeros((0, SCHEDULE.together))
-        for at, points in enumerate(self.points):
-            if len(points.units):
-                self.add(at, small_patterns(points, PRICING.small, PRICING.listed).members)
-
-    def add(self, pool: int, members: Ints) -> None:
-        """Add patterns of a GPU type, (patterns, places) as operating points."""
-        members = np.pad(members, ((0, 0), (0, SCHEDULE.together - members.shape[1])), constant_values=NONE)
-        there, points = members != NONE, self.points[pool]
-        self.pool = np.append(self.pool, np.full(len(members), pool))
-        self.members = np.concatenate([self.members, members])
-        self.of_class = np.concatenate([self.of_class, np.where(there, points.group[members], NONE)])
-        self.rps = np.concatenate([self.rps, together_rps(points, np.ascontiguousarray(members)) * (1 - FORGIVEN)])
-
-    def improve(self, starts: Ints, values: PlaceValues, draw: np.random.Generator) -> int:
-        """Add the patterns that are worth more than their GPU, found from some patterns by local search; return how
-        many there are.
-        """
-        before = len(self.pool)
-        for pool, price in enumerate(self.price.tolist()):
-            own = self.members[starts[self.pool[starts] == pool]]
-            if len(own):
-                found, worth = climbed(self.points[pool], self.tables[pool], values, own, draw)
-                self.add(pool, np.unique(found[worth > price * (1 + SOLVER)], axis=0))
-        return len(self.pool) - before
-
-    def alone(self) -> Bools:
-        """(patterns,) whether a pattern has a single replica."""
-        return (self.of_class != NONE).sum(axis=1) == 1
-
-    def most_rps(self, at: int) -> Floats:
-        """(GPU types that serve it,) the most requests/s that a replica of a class carries."""
-        rps = [self.rps[(self.pool == pool) & (self.of_class[:, 0] == at) & self.alone(), 0]
-               for pool in range(len(self.pools))]
-        return np.array([one.max() for one in rps if len(one)])
-
-    def replica(self, pattern: int, place: int, workload: int, rate_rps: float) -> Replica:
-        """The replica at a place, for a workload of its class."""
-        points, at = self.points[self.pool[pattern]], self.members[pattern, place]
-        return replica_of(self.instance, workload, running_at(points, at), rate_rps)
 
 
 class Demand(NamedTuple):
@@ -135,6 +67,10 @@ class LargePlan:
 
     Attributes
     ----------
+    pools, price
+        The pool of each performance file, and (files,) the price of its GPUs in multiples of the dearest GPU's.
+    most_rps
+        (classes, files) the most requests/s of a replica; 0 where it cannot run.
     left
         For each class, the workloads that have no replicas yet, in ascending order.
     value
@@ -143,7 +79,15 @@ class LargePlan:
 
     def __init__(self, instance: Instance, classes: Sequence[WorkloadClass], ranges: int, seed: int) -> None:
         self.instance, self.ranges, self.draw = instance, ranges, np.random.default_rng(seed)
-        self.patterns = PlanPatterns(instance, classes)
+        self.problem = problem = Problem(instance, [one.group(longest=False) for one in classes])
+        self.patterns = known = Patterns(problem, 1 - FORGIVEN)
+        for file, points in enumerate(known.points):
+            known.add(file, small_patterns(points, PRICING.small, PRICING.listed).members)
+        self.most_rps = np.zeros((len(classes), len(known.points)))
+        np.maximum.at(self.most_rps, (known.of_class[known.alone, 0], known.file[known.alone]),
+                      known.rps[known.alone, 0])
+        self.pools = [next(pool for pool in problem.pools if one in pool.slice_types) for one in known.slice_types]
+        self.price = np.array([pool.worth / problem.dearest for pool in self.pools])
         self.left: list[list[Waiting]] = [
             list(zip(one.rates_rps[::-1].tolist(), one.members[::-1].tolist(), strict=True)) for one in classes]
         self.free: list[list[Place]] = [[] for _ in classes]
@@ -177,18 +121,22 @@ class LargePlan:
         """The GPUs that carry workloads."""
         found = []
         for gpu, served in sorted(self.served.items()):
-            pattern = self.gpus[gpu]
-            pool = self.patterns.pools[self.patterns.pool[pattern]]
-            replicas = [self.patterns.replica(pattern, *one) for one in sorted(served)]
+            pool = self.pools[self.patterns.file[self.gpus[gpu]]]
+            replicas = [self._replica(self.gpus[gpu], *one) for one in sorted(served)]
             found.append(PlannedGpu(gpu=pool.gpu, mig=pool.mig,
                                     slices=(Slice(profile=WHOLE, start=0, replicas=tuple(replicas)),)))
         return found
+
+    def _replica(self, pattern: int, place: int, workload: int, rate_rps: float) -> Replica:
+        """The replica at a place of a pattern, for a workload of its class."""
+        points, at = self.patterns.points[self.patterns.file[pattern]], self.patterns.members[pattern, place]
+        return replica_of(self.instance, workload, running_at(points, at), rate_rps)
 
     def _demands(self) -> tuple[list[Demand], list[ReplicaSet]]:
         """The rows of all classes for the workloads that are left, and the replica sets."""
         demands, sets, row, number = list[Demand](), list[ReplicaSet](), 0, 0
         for at, left in enumerate(self.left):
-            most_rps = self.patterns.most_rps(at)
+            most_rps = self.most_rps[at][self.most_rps[at] > 0]
             if not left or not len(most_rps):
                 demands.append(Demand(row, np.zeros(0), [], number))
                 continue
@@ -214,19 +162,20 @@ class LargePlan:
                 at = np.searchsorted(one.levels, np.array([rps for rps, *_ in free]) * (1 + DUST), "right") - 1
                 np.add.at(spare, one.first + at[at >= 0], 1)
         wanted = [many for one in demands for many in np.diff(one.ends, prepend=0).tolist()]
-        known, begin, value = dict.fromkeys(sets), np.flatnonzero(patterns.alone()), np.inf
+        begin, value, program = patterns.alone, np.inf, PlaceProgram(self.problem, below, spare, sets, wanted)
         while True:
             places = self._places(demands, rows)
-            mix = PlaceProgram(below, spare, list(known), wanted).solved(patterns.price[patterns.pool], places, begin)
+            mix = program.solved(patterns.slice_types[patterns.file], places, begin)
             if mix is None or climbs == 0 or until.over or mix.value > value * (1 - SCHEDULE.gain):
                 return mix
             climbs, value, used = climbs - 1, mix.value, np.flatnonzero(mix.patterns > SOLVER)
-            worth = np.append(mix.places, 0.0)[places].sum(axis=1) / patterns.price[patterns.pool]
-            near = np.argsort(-worth, kind="stable")[: SCHEDULE.starts]
-            many = len(patterns.pool)
-            patterns.improve(np.union1d(used, near), self._values(demands, mix.places), self.draw)
-            known |= dict.fromkeys(self._cheapest(demands, mix))
-            begin = np.concatenate([begin, used, np.arange(many, len(patterns.pool))])
+            worth = np.append(mix.places, 0.0)[places].sum(axis=1) / self.price[patterns.file]
+            starts = np.union1d(used, np.argsort(-worth, kind="stable")[: SCHEDULE.starts])
+            values, many, of_file = self._values(demands, mix.places), len(patterns), patterns.file[starts]
+            for file, price in enumerate(self.price.tolist()):
+                patterns.improve(file, starts[of_file == file], values, price, self.draw)
+            program.replica_sets |= dict.fromkeys(self._cheapest(demands, mix))
+            begin = np.concatenate([begin, used, np.arange(many, len(patterns))])
 
     def _cheapest(self, demands: Sequence[Demand], mix: Mix) -> Iterator[ReplicaSet]:
         """Yield the cheapest replica set of each range at the values of places, if it is worth using."""

@@ -40,8 +40,10 @@ class Prices(NamedTuple):
     nodes: Floats
 
     def between(self, other: "Prices | None") -> "Prices":
-        """The prices halfway to others; these prices if there are no others."""
-        return self if other is None else Prices((self.slices + other.slices) / 2, (self.nodes + other.nodes) / 2)
+        """Prices between these and others; these prices if there are no others."""
+        part = SCHEDULE.inward
+        return self if other is None else Prices(*(part * one + (1 - part) * its
+                                                   for one, its in zip(self, other, strict=True)))
 
 
 class ValueProgram:
@@ -80,14 +82,15 @@ class ValueProgram:
         """The number of columns."""
         return len(self.found.cost)
 
-    def add_patterns(self, slice_type: int, of_class: Ints, rps: Floats) -> None:
-        """Add patterns of a slice type, given as (patterns, places) classes, negative at empty places, and requests/s.
+    def add_patterns(self, slice_type: Ints, of_class: Ints, rps: Floats) -> None:
+        """Add patterns: (patterns,) their slice types, and (patterns, places) classes, negative at empty places, and
+        requests/s.
         """
         pattern, place = np.nonzero(of_class >= 0)
         rows, weights = self.nodes.parts(of_class[pattern, place], rps[pattern, place])
         first = self.master.rows["nodes"].start
         every = np.arange(len(of_class))
-        self._add(np.append(first + rows.ravel(), np.full(len(every), self.master.rows["slices"].start + slice_type)),
+        self._add(np.append(first + rows.ravel(), self.master.rows["slices"].start + slice_type),
                   np.append(np.repeat(pattern, rows.shape[1]), every),
                   np.append(weights.ravel(), np.full(len(every), -1.0)), len(every))
 
@@ -102,14 +105,7 @@ class ValueProgram:
             self.value = found.value
             if turn == SCHEDULE.set_rounds or not self._add_sets(self.nodes.of_classes(nodes), demand):
                 break
-        self._drop(found.reduced[sum(len(one.cost) for one in self.fixed):])
         return Prices(slices, nodes)
-
-    def _drop(self, reduced: Floats) -> None:
-        """Keep the columns of the least reduced costs."""
-        if len(reduced) > SCHEDULE.columns:
-            most = np.partition(reduced, SCHEDULE.columns)[SCHEDULE.columns]
-            self.found = self.master.columns_at(self.found, np.flatnonzero(reduced <= most))
 
     def _moves(self) -> Columns:
         """Columns that lower a place by a level, and that provide places without rate."""

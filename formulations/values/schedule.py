@@ -12,11 +12,8 @@ LONG = Effort(nodes=3000)
 
 
 class Size(NamedTuple):
-    """The most classes of a plan of classes, and the most ranges of rates of each, where there are at least ``least_s``
-    seconds.
-    """
+    """The most classes of a plan of classes, and the most ranges of rates of each."""
 
-    least_s: float
     classes: int
     ranges: int
 
@@ -40,10 +37,10 @@ class ValueSchedule:
     Attributes
     ----------
     sizes
-        Classes and ranges by the time that there is. With more of them, plans and bounds are better, and take longer.
-    classes, first_s
-        The most classes of successive bounds, and the seconds of bounds before a plan of classes. More classes make a
-        bound tighter, and later.
+        Classes and ranges of successive plans. With more of them, plans are better, and take longer.
+    classes, turn_s
+        The most classes of successive bounds, which make a bound tighter, and later; and the seconds of a turn of
+        bounds, if only plans of classes take turns with them.
     plan_share
         The fraction of the remaining time that the program of the plan may take.
     longer
@@ -59,8 +56,9 @@ class ValueSchedule:
     climbs_from, over
         The patterns that a round of local search for a bound begins with. Such rounds follow each other while the best
         pattern exceeds the price of its slice by the fraction ``over``.
-    far
-        Prices are averaged with the best ones once these prove a bound within this fraction of the program's value.
+    far, inward
+        Once the best prices prove a bound within the fraction ``far`` of the program's value, patterns are priced
+        between them and those of the program, which have the weight ``inward``.
     moves
         A climb ends after this many moves in turn that did not raise the value.
     gain
@@ -80,8 +78,8 @@ class ValueSchedule:
         rates are prices over more.
     set_rounds, slight
         How often replica sets are added before patterns are priced, and by which fraction they must be cheaper.
-    columns, alone
-        The columns that stay in the program, and the most patterns of one replica.
+    alone
+        The most patterns of one replica.
     small, listed
         The most replicas of the patterns to begin with, and about how many there are of each size.
     fine, grid
@@ -91,9 +89,9 @@ class ValueSchedule:
         the program's value. And the most patterns that are added.
     """
 
-    sizes: tuple[Size, ...] = (Size(0, 16, 12), Size(20, 32, 24), Size(100, 32, 32), Size(500, 96, 64))
+    sizes: tuple[Size, ...] = (Size(16, 12), Size(32, 24), Size(96, 64))
     classes: tuple[int, ...] = (12, 64, 128)
-    first_s: float = 3.0
+    turn_s: float = 3.0
     plan_share: float = 0.6
     longer: float = 2.5
     members: int = 3
@@ -112,10 +110,10 @@ class ValueSchedule:
     fineness: tuple[Fineness, ...] = (Fineness(1, 12, False, 0.03), Fineness(7, 12, False, 0.03),
                                       Fineness(21, 12, True, 0.005), Fineness(63, 48, True, 0.0))
     far: float = 0.3
+    inward: float = 0.3
     over: float = 0.05
     set_rounds: int = 4
     slight: float = 5e-4
-    columns: int = 6000
     alone: int = 10**6
     small: int = 3
     listed: int = 20_000

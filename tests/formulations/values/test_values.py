@@ -78,8 +78,7 @@ def test_no_pattern_exceeds_what_pricing_proves(seed: int, budget: str) -> None:
     """For random values, no pattern that is drawn or climbed to is worth more than the bound of exact pricing."""
     instance, draw = _drawn(30, seed, latency_budget=budget), np.random.default_rng(seed)
     bound = ValueBound(instance, classes_of(instance, range(30), 12), seed)
-    for one in bound.patterns:
-        points, choices, table = one.points, one.choices, one.table
+    for points, choices, table in zip(bound.patterns.points, bound.choices, bound.patterns.tables, strict=True):
         levels = bound.nodes.levels[bound.nodes.kind]
         value = np.cumsum(draw.exponential(1e4, levels.shape) * draw.integers(0, 2, levels.shape), axis=1)
         value[:, 0] = 0
@@ -139,7 +138,7 @@ def test_least_covers_are_never_too_high() -> None:
 
 def _planned(instance: Instance, classes: int) -> float:
     """The objective of a verified plan of some classes."""
-    found = solving.planned(instance, range(len(instance.workloads)), Size(0, classes, 12), Search(2.0))
+    found = solving.planned(instance, range(len(instance.workloads)), Size(classes, 12), Search(2.0))
     assert found is not None
     verdict = verify(instance, found)
     assert verdict.ok, verdict.violations[:3]
@@ -195,7 +194,7 @@ def test_every_file_of_a_gpu_type_counts() -> None:
     instance = base.replace(workloads=several, fleet=(V100,), performance=parts)
     best = provision.solve(instance, "greedy", time_limit_s=4, replay=False)
     found = ValueBound(instance, classes_of(instance, range(12), 12), 0)
-    assert len(found.patterns) == 2 and best.objective is not None
+    assert len(found.patterns.points) == 2 and best.objective is not None
     assert found.problem.objective(list(found.rounds(Deadline(2.0)))[-1]) <= best.objective + 1e-9
 
 

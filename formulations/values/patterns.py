@@ -1,0 +1,78 @@
+"""The patterns found so far on whole GPUs that replicas share under interference, as arrays over all GPU types."""
+
+import numpy as np
+
+from provision.formulations.pricing.mps.kernels import NONE
+from provision.formulations.pricing.mps.pricing import PlaceValues
+from provision.formulations.pricing.mps.rate_lists import table_of
+from provision.formulations.pricing.mps.rate_points import together_rps
+from provision.formulations.pricing.mps.rates import whole_gpu_patterns
+from provision.formulations.search.problem import Problem
+from provision.formulations.values.climb import climbed
+from provision.formulations.values.schedule import SCHEDULE
+from provision.models.base.arrays import Ints
+from provision.models.base.tolerances import SOLVER
+from provision.models.hardware.gpu import WHOLE
+
+
+class Patterns:
+    """The patterns.
+
+    Parameters
+    ----------
+    problem
+        A Problem with a group for every class.
+    part
+        The part of the requests/s that a replica can carry which counts.
+
+    Attributes
+    ----------
+    slice_types, points, tables
+        For each performance file of whole GPUs, of which a GPU type may have several: the slice type, the operating
+        points, and where they stand in these by row, units and batch.
+    file
+        (patterns,) the index of the performance file.
+    members, of_class, rps
+        (patterns, places) the operating point of each replica, its class, and the requests/s that it can carry; NONE,
+        NONE and 0 at empty places.
+    """
+
+    def __init__(self, problem: Problem, part: float = 1.0) -> None:
+        types = problem.segments.slice_types
+        pairs = [(one.slice_type, whole_gpu_patterns(problem, types[one.slice_type], one.data).points)
+                 for one in problem.shareable if types[one.slice_type].profile == WHOLE]
+        pairs = [(slice_type, points) for slice_type, points in pairs if len(points.units)]
+        self.slice_types = np.array([slice_type for slice_type, _ in pairs], int)
+        self.points, self.part = [points for _, points in pairs], part
+        self.tables = [table_of(one) for one in self.points]
+        self.file = np.zeros(0, int)
+        self.members = self.of_class = np.zeros((0, SCHEDULE.together), int)
+        self.rps = np.zeros((0, SCHEDULE.together))
+
+    def __len__(self) -> int:
+        return len(self.file)
+
+    @property
+    def alone(self) -> Ints:
+        """The patterns of a single replica."""
+        return np.flatnonzero((self.members != NONE).sum(axis=1) == 1)
+
+    def add(self, file: int, members: Ints) -> None:
+        """Add patterns of a performance file, (patterns, places) as operating points, unless they have too many
+        replicas.
+        """
+        width, points = SCHEDULE.together, self.points[file]
+        members = np.unique(members[(members[:, width:] == NONE).all(axis=1), :width], axis=0)
+        members = np.pad(members, ((0, 0), (0, width - members.shape[1])), constant_values=NONE)
+        self.file = np.append(self.file, np.full(len(members), file))
+        self.members = np.concatenate([self.members, members])
+        self.of_class = np.concatenate([self.of_class, np.where(members != NONE, points.group[members], NONE)])
+        self.rps = np.concatenate([self.rps, together_rps(points, members) * self.part])
+
+    def improve(self, file: int, starts: Ints, values: PlaceValues, price: float, draw: np.random.Generator) -> float:
+        """Add the patterns that are worth more than their slice, found from some patterns of a performance file by
+        local search; return by what fraction the best exceeds the price.
+        """
+        found, worth = climbed(self.points[file], self.tables[file], values, self.members[starts], draw)
+        self.add(file, found[worth > price * (1 + SOLVER)])
+        return float(worth.max(initial=0.0)) / price - 1 if price > 0 else 0.0
