@@ -49,9 +49,10 @@ def merged(instance: Instance, ranges: int) -> Instance:
     return instance.replace(workloads=found)
 
 
-def merged_bounds(instance: Instance, search: Search, name: str) -> Iterator[float]:
+def merged_bounds(instance: Instance, search: Search, name: str) -> Iterator[tuple[float, str]]:
     """Yield bounds on the objective over ever more merged workloads; infinite if the fleet is too small, 0 if nothing
-    was proven in time. ``name`` is that of the method.
+    was proven in time. With each comes what to tell about a fleet that is too small, empty if nothing more is known.
+    ``name`` is that of the method.
 
     It ends at the time limit, when patterns could not distinguish more workloads, or where a way of sharing has no
     patterns that carry rates. It yields nothing with workflows, or if patterns can distinguish the workloads of the
@@ -70,18 +71,19 @@ def merged_bounds(instance: Instance, search: Search, name: str) -> Iterator[flo
             return
         before = len(few.workloads)
         if is_relaxed(few):  # proves more, where it can
-            yield further_bound(few, search.left_s)
+            yield further_bound(few, search.left_s), ""
             continue
         problem = Problem(few)
         if instance.objective == THROUGHPUT:
-            yield from FullFleet(problem, rates_of(problem, search.within())).rounds(search.within())
+            yield from ((bound, "") for bound in FullFleet(problem, rates_of(problem, search.within())).rounds(
+                search.within()))
             continue
         oracles = rated_oracles(problem, search.within())
         if oracles is None:
             return
         rated = RatedSearch(problem, oracles, search.apart(), name)
         rated.prove(quick=True)
-        yield problem.objective(rated.proof.bound)
+        yield problem.objective(rated.proof.bound), rated.proof.too_small
 
 
 def temporal_bound(problem: Problem, seconds: float) -> float:

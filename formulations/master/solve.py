@@ -54,8 +54,7 @@ def solve(instance: Instance, search: Search, serve: Step | None = None, plans: 
     build_s = search.elapsed_s
     termination, proof = _planned(problem, progress, plans)
     if proof is not None and math.isinf(proof.bound) and progress.plan is None:
-        reason = too_small(problem, proof.needed)
-        return replace(progress.outcome("proved", reason, build_s), status="infeasible", bound=None)
+        return replace(progress.outcome("proved", proof.too_small, build_s), status="infeasible", bound=None)
     return progress.outcome(termination, "no plan found; more time may find one", build_s)
 
 
@@ -81,8 +80,8 @@ def _planned(problem: Problem, progress: Progress, plans: Plans | None) -> tuple
         return "proved", None
     prices, turns = _prices(problem, progress), list[Turn]()
     if prices is not None:
-        turns = [partial(_prove_by_prices, prices, progress), *([] if plans is None else plans(progress))]
-        _go_on(turns, progress, SCHEDULE.prices_s)
+        turns = [partial(prove_by_prices, prices, progress), *([] if plans is None else plans(progress))]
+        go_on(turns, progress, SCHEDULE.prices_s)
         if math.isinf(prices.bound.proof.bound):
             return "proved", prices.bound.proof
     if progress.plan is not None and not progress.search.left_s:
@@ -101,13 +100,15 @@ def _planned(problem: Problem, progress: Progress, plans: Plans | None) -> tuple
     return "proved", proof
 
 
-def _go_on(turns: Sequence[Turn], progress: Progress, seconds: float) -> None:
+def go_on(turns: Sequence[Turn], progress: Progress, seconds: float) -> bool:
     """Go on with the first of several searches for some seconds, and with each of the others for a part of that time:
-    the first proves bounds, which take longest.
+    the first proves bounds, which take longest. Return whether any had something left to try.
     """
+    before_s = progress.search.left_s
     for at, turn in enumerate(turns):
         if not progress.enough:
             turn(seconds * SCHEDULE.some if at else seconds)
+    return before_s - progress.search.left_s > SCHEDULE.idle_s
 
 
 def _improved(problem: Problem, progress: Progress, turns: Sequence[Turn], proof: TypeCounts | None
@@ -115,11 +116,7 @@ def _improved(problem: Problem, progress: Progress, turns: Sequence[Turn], proof
     """Plan with one replica for each workload, or part of a workload, in turn with other searches, until the time is
     over or nothing more can be tried. Return as ``_planned`` does.
     """
-    def further(seconds: float) -> bool:
-        before_s = progress.search.left_s
-        _go_on(turns, progress, seconds)
-        return before_s - progress.search.left_s > SCHEDULE.idle_s
-
+    further = partial(go_on, turns, progress)
     further(SCHEDULE.prices_s)  # parts of workloads make better plans only in longer time
     ended: Termination = "completed"
     parts = problem if problem.single else Problem(problem.instance, in_parts(problem))
@@ -150,11 +147,11 @@ def _prices(problem: Problem, progress: Progress) -> ClassBounds | None:
     more), if no workload can be split (roles prove the same sooner), or where ``ClassBounds`` does not apply.
     """
     instance = problem.instance
-    others = progress.bound is not None or len(instance.workloads) <= MOST_NAMED or problem.single
+    others = len(instance.workloads) <= MOST_NAMED or problem.single
     return None if others or not ClassBounds.applies(instance) else ClassBounds(instance, progress.search.seed)
 
 
-def _prove_by_prices(prices: ClassBounds, progress: Progress, seconds: float) -> None:
+def prove_by_prices(prices: ClassBounds, progress: Progress, seconds: float) -> None:
     """Tighten the bound by prices of replicas for some seconds, but at least for a round if there is time for one."""
     prices.prove(progress, max(seconds, prices.bound.next_s * SCHEDULE.patience))
 
@@ -197,14 +194,3 @@ def _rated(problem: Problem, progress: Progress) -> RatedSearch | None:
         if progress.proved:
             break
     return rated
-
-
-def too_small(problem: Problem, needed: int) -> str:
-    """A sentence for the user: the fleet has too few GPUs, and what would help."""
-    held = [f"{pool.count} {pool.gpu}" for pool in problem.pools if pool.count is not None]
-    remedy = "allow more GPUs or lower the rates"
-    if len(problem.pools) == 1 and needed:
-        pool = problem.pools[0]
-        return f"at least {needed} {pool.gpu} GPUs are needed and the fleet has {pool.count}; {remedy}"
-    return f"the fleet ({', '.join(held)}) has too few GPUs for any plan; {remedy}"
-

@@ -30,7 +30,7 @@ class TypeCounts:
     def __init__(self, pools: Sequence[Pool], replicas: int) -> None:
         self.bound: float = 0
         self.counts: tuple[int, ...] | None = None
-        self.needed, self.pool = 0, pools[0]
+        self.needed, self.pools, self.pool = 0, pools, pools[0]
         self.most = replicas if self.pool.count is None else min(self.pool.count, replicas)
         self.model: Any = None
         if len(pools) > 1:
@@ -43,6 +43,16 @@ class TypeCounts:
             self.gpus = [sum(many for _, many in offered) for offered in tiers]
             self.cost = sum(price * many for offered in tiers for price, many in offered)
             self.model.minimize(self.cost)
+
+    @property
+    def too_small(self) -> str:
+        """A sentence for the user: the fleet has too few GPUs, and what would help."""
+        remedy = "allow more GPUs or lower the rates"
+        if self.model is None and self.needed:
+            return (f"at least {self.needed} {self.pool.gpu} GPUs are needed and the fleet has {self.pool.count}; "
+                    f"{remedy}")
+        held = ", ".join(f"{pool.count} {pool.gpu}" for pool in self.pools if pool.count is not None)
+        return f"the fleet ({held}) has too few GPUs for any plan; {remedy}"
 
     def at_least(self, gpus: int) -> None:
         """Add the cut that every plan has at least this number of GPUs."""

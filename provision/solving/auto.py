@@ -14,7 +14,7 @@ from provision.heuristics.gpulets import ideal
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import ISOLATED, Method
 from provision.models.problem.search import Outcome, Progress, Search, Termination
-from provision.solving import master, values
+from provision.solving import master
 from provision.solving.policies import even_replicas, surviving
 from provision.solving.schedule import SCHEDULE
 from provision.solving.slack import wants_slack, what_fits, with_slack
@@ -92,7 +92,7 @@ def _steps(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         yield of_others(greedy.METHODS[0], isolated), SCHEDULE.isolated_s
     elif quick:
         yield whole, math.inf
-    if not shape.pooled and (not shape.many or shape.distinct):  # else bounds over classes come as soon
+    if not shape.pooled:  # else bounds over classes come as soon
         yield master.merged_bound, math.inf
     if fills:
         yield of_others(greedy.METHODS[0], similar), SCHEDULE.similar_s
@@ -106,8 +106,6 @@ def _steps(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         yield whole, SCHEDULE.filling_s if shape.throughput else math.inf  # for most throughput, it ends at no time
     if shape.many:
         yield where_able(lns.METHODS[0]), SCHEDULE.walk_s
-        if shape.distinct:
-            yield values.solve, SCHEDULE.pooled_s
     # Plans and bounds of all kinds, until proven or out of time.
     if master.shares_networks(instance) and not shape.throughput:
         yield master.first_answers, SCHEDULE.shared_s

@@ -83,7 +83,7 @@ def _bounded(instance: Instance, search: Search) -> Outcome:
     for prices, needed in cuts_of(instance, problem.segments, search.within()):
         proof.add(int(needed.sum()), [int((pool.partitions @ prices).max()) for pool in problem.pools])
     if math.isinf(proof.bound):
-        return Outcome("infeasible", "proved", reason=master.too_small(problem, proof.needed))
+        return Outcome("infeasible", "proved", reason=proof.too_small)
     progress.prove(problem.objective(proof.bound))
     return progress.outcome("completed")
 
@@ -112,9 +112,9 @@ def whole_numbers(instance: Instance, search: Search) -> Outcome:
 def merged_bound(instance: Instance, search: Search) -> Outcome:
     """The bound of similar workloads merged into few (`provision.formulations.master.relaxations`)."""
     progress = Progress(instance, search)
-    for bound in merged_bounds(instance, search, master.NAME):
+    for bound, reason in merged_bounds(instance, search, master.NAME):
         if math.isinf(bound):
-            return Outcome("infeasible", "proved", reason=TOO_SMALL)
+            return Outcome("infeasible", "proved", reason=reason or TOO_SMALL)
         progress.prove(bound or None)
         if search.elapsed_s > SCHEDULE.merged_s:
             break

@@ -31,11 +31,6 @@ class Schedule:
         Plans and bounds without columns, if closed networks share slices.
     walk_s
         Ruin and recreate from greedy's plan, where many workloads share GPUs under interference.
-    pooled_s
-        Plans and bounds of classes of workloads, if other steps follow.
-    distinct
-        With more pairs of models and SLO than this, a plan of classes of workloads comes before the master program,
-        whose first plan takes long.
     walked, vast
         With more pairs of models and SLO than ``walked``, or more different workloads than ``vast``, plans and bounds
         of classes take the place of the master program.
@@ -61,8 +56,6 @@ class Schedule:
     merged_s: float = 0.7
     shared_s: float = 24.0
     walk_s: float = 0.4
-    pooled_s: float = 30.0
-    distinct: int = 200
     walked: int = 2000
     vast: int = 20_000
     slack_s: float = 1.0

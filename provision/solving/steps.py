@@ -156,8 +156,6 @@ class Shape:
         Whether replicas take turns as in gpu-lets, so that its published plan is valid.
     mixes
         Whether a linear program mixes isolated segments, which is quick; otherwise greedy fills slices.
-    distinct
-        Whether there are so many different SLOs that classes of workloads come before the master program.
     """
 
     def __init__(self, instance: Instance, search: Search) -> None:
@@ -165,7 +163,6 @@ class Shape:
         self.slos = len({(one.models, one.slo_ms) for one in instance.workloads})
         self.throughput, self.mixes = instance.objective == THROUGHPUT, asked <= greedy.MIXED
         self.turns = "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features
-        self.distinct = self.slos > SCHEDULE.distinct
 
     @cached_property
     def rated(self) -> bool:
@@ -190,4 +187,4 @@ class Shape:
     @property
     def plans_narrower(self) -> bool:
         """Whether later steps plan narrower instances with the whole."""
-        return self.many or (self.rated and not self.instance.policy.rule.random_arrivals)
+        return self.rated and not self.instance.policy.rule.random_arrivals

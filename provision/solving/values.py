@@ -6,8 +6,9 @@ limits on their replicas, and the last few that are left over, are planned by gr
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
-from provision.formulations.master.solve import Turn
+from provision.formulations.master.solve import Turn, go_on, prove_by_prices
 from provision.formulations.search.segments import best_segments
 from provision.formulations.values.bound import ClassBounds
 from provision.formulations.values.classes import classes_of
@@ -30,32 +31,25 @@ def applies(instance: Instance) -> bool:
 
 
 def solve(instance: Instance, search: Search) -> Outcome:
-    """Plan and bound an instance."""
-    progress, size = Progress(instance, search), _size(search)
-    bounds = ClassBounds(instance, search.seed)
-    bounds.prove(progress, SCHEDULE.first_s)
-    progress.offer(planned(instance, _free(instance), size, search))
-    bounds.prove(progress, search.left_s)
+    """Plan and bound an instance in turns, until neither has anything left to try."""
+    progress, bounds = Progress(instance, search), ClassBounds(instance, search.seed)
+    turns: list[Turn] = [partial(prove_by_prices, bounds, progress), plans(progress)]
+    while not progress.enough and search.left_s > 0 and go_on(turns, progress, SCHEDULE.turn_s):
+        pass
     return progress.outcome("proved" if progress.proved else "completed" if search.left_s > 0 else "time_limit")
 
 
-def _size(search: Search) -> Size:
-    """The largest plan of classes for which there is time."""
-    return max(one for one in SCHEDULE.sizes if one.least_s <= search.left_s)
-
-
 def plans(progress: Progress) -> Turn:
-    """Plans of ever more classes, in turns, for as long as their programs promise cheaper plans. A turn that is too
-    short for the next plan leaves its seconds to the turns after it.
+    """Plans of ever more classes, in turns, for as long as their programs promise cheaper plans and there is time for
+    them. A turn that is too short for the next plan leaves its seconds to the turns after it.
     """
     instance, search = progress.instance, progress.search
-    least_s, free, saved_s, next_s = _size(search).least_s, _free(instance), 0.0, 0.0
-    sizes = [one for one in SCHEDULE.sizes if one.least_s >= least_s]
+    free, saved_s, next_s, sizes = _free(instance), 0.0, 0.0, list(SCHEDULE.sizes)
 
     def turn(seconds: float) -> None:
         nonlocal saved_s, next_s
         saved_s += seconds
-        if not sizes or saved_s < next_s:
+        if not sizes or min(saved_s, search.left_s) < next_s:
             return
         watch = Stopwatch()
         plan = planned(instance, free, sizes.pop(0), search, progress.value)
@@ -86,8 +80,7 @@ def planned(instance: Instance, free: Sequence[int], size: Size, search: Search,
         return None
     several = classes_of(instance, free, min(size.classes, max(len(free) // SCHEDULE.members, 1)))
     plan = LargePlan(instance, several, size.ranges, search.seed)
-    problem = plan.patterns.problem
-    below = math.inf if known is None else known / (problem.dearest * problem.unit)
+    below = math.inf if known is None else known / (plan.problem.dearest * plan.problem.unit)
     plan.run(search.within(search.left_s * SCHEDULE.plan_share), below)
     if plan.value >= below:
         return None

@@ -128,5 +128,5 @@ def test_prices_of_replicas_bound_many_workloads():
     free = [one.model_copy(update={"max_replicas": None}) for one in instance.workloads]
     instance = instance.replace(workloads=free)
     progress = Progress(instance, Search(60))
-    master._prove_by_prices(ClassBounds(instance, 0), progress, 3.0)
+    master.prove_by_prices(ClassBounds(instance, 0), progress, 3.0)
     assert 3.06 < progress.bound <= 38 * 3.06 * (1 + 1e-9)
