@@ -59,7 +59,7 @@ class _Program:
                                                     [math.floor(size * scale) for size, _ in sizes])
 
     def values(self, value: Callable[[Any], float]) -> Values:
-        """The values of all variables."""
+        """The values of all variables of the Description; ``value`` reads that of a CP-SAT variable."""
         return [value(variable) * step for variable, step in zip(self.variables, self.steps, strict=True)]
 
 

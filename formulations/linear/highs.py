@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 import highspy
 import numpy as np
-from highspy._core import _Highs  # ``highspy.Highs``, with more comforts, prints a line when it is made
+from highspy._core import _Highs  # ``highspy.Highs``, the fuller class, prints a line when it is made
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
 
@@ -37,8 +37,8 @@ class Rows(NamedTuple):
 
 
 class Basis(NamedTuple):
-    """Where the simplex method stands: the statuses of columns and rows. To begin with, any statuses are allowed;
-    columns without one are at their lower limits.
+    """Where the simplex method stands: the statuses of columns and rows. Any statuses may be given as a start; columns
+    without one are at their lower limits.
     """
 
     columns: list[highspy.HighsBasisStatus]
@@ -48,7 +48,7 @@ class Basis(NamedTuple):
 class LinearSolution(NamedTuple):
     """An optimum: its value, x, the dual of every row (at least 0), the reduced cost of every column, and the basis.
 
-    The reduced cost of a column at its upper limit is 0.
+    Negative reduced costs, those of columns at their upper limits, are given as 0.
     """
 
     value: float
@@ -69,7 +69,9 @@ class IntegerSolution(NamedTuple):
 
 
 def solve_linear(rows: Rows, begin: Basis | None = None) -> LinearSolution | None:
-    """The optimum of a linear program; None if it has none. From the basis of a similar program, it is there sooner."""
+    """The optimum of a linear program; None if it has none, or if both simplex and interior-point method fail. To
+    ``begin`` at the basis of a similar program makes it faster.
+    """
     solver = _solver(rows)
     if begin is not None:
         basis = highspy.HighsBasis()
@@ -92,12 +94,12 @@ def solve_linear(rows: Rows, begin: Basis | None = None) -> LinearSolution | Non
 
 def solve_integer(rows: Rows, whole: NDArray[np.bool_], time_limit_s: float, gap: float = 0.0) -> IntegerSolution:
     """Solve a program in which columns flagged in ``whole`` are whole numbers, up to a time limit or a relative gap.
-    When a Stop is asked for, the answer is that of a search that found nothing in its time.
+    When a Stop is asked for, the status is unknown, and there is neither x nor bound.
     """
     solver = _solver(rows, whole)
     solver.setOptionValue("time_limit", max(time_limit_s, LEAST_S))
     solver.setOptionValue("mip_rel_gap", gap)
-    solver.setOptionValue("mip_lp_solver", "ipm")  # whole numbers are found sooner from where it ends
+    solver.setOptionValue("mip_lp_solver", "ipm")  # from its solution, whole numbers are found sooner
 
     def solved() -> IntegerSolution:
         solver.run()
@@ -122,9 +124,7 @@ def _solver(rows: Rows, whole: NDArray[np.bool_] | None = None) -> _Highs:
 
 
 def _status(solver: _Highs, rows: Rows) -> Status:
-    """How a search ended; without an answer because of a limit, an unbounded program or numerical difficulties, it is
-    unknown.
-    """
+    """How a search ended; unknown after a limit, an unbounded program or numerical difficulties."""
     ended = solver.getModelStatus()
     if ended == highspy.HighsModelStatus.kModelEmpty:  # HiGHS ignores the rows if there are no columns
         return "infeasible" if (rows.right > 0).any() else "optimal"
@@ -134,8 +134,8 @@ def _status(solver: _Highs, rows: Rows) -> Status:
 
 
 def until_stopped(solve: Callable[[], Answer], otherwise: Answer) -> Answer:
-    """What a solver that cannot be asked to stop answers; ``otherwise`` once a Stop is asked for. The solver then goes
-    on to its time limit in a thread of its own.
+    """Run a solver that cannot be asked to stop, and return its answer; ``otherwise`` as soon as a Stop is asked for.
+    The solver then goes on to its time limit in a thread of its own.
     """
     stop, answer = present_stop(), Future[Answer]()
 

@@ -41,8 +41,8 @@ class Columns(NamedTuple):
     """Columns of one sort.
 
     ``matrix`` (rows, columns) has their entries, ``cost``, ``least`` and ``most`` (columns,) their costs and limits.
-    ``whole`` says whether their values must be integers. ``at`` (columns,) numbers columns that are a part of all those
-    of their sort; None if they are the first ones.
+    ``whole`` says whether their values must be integers. ``at`` (columns,) are their indices among
+    all columns of their sort, if only some are used; None for 0, 1, 2, ...
     """
 
     matrix: csc_array
@@ -169,10 +169,11 @@ class RestrictedMaster:
         Parameters
         ----------
         counts
-            The number of GPUs of each type that are free of charge. Further GPUs cost the price of the dearest tier.
+            The number of GPUs of each type that are free of charge. Further GPUs cost the price of the dearest GPU of
+            the fleet.
         limited
-            Whether the count of a tier limits its use. If so, there is a last, expensive tier of GPUs that the fleet
-            lacks; if not, there is no such tier.
+            Whether the count of a tier limits its use. (The counts of GPUs that are free of charge always do.) If so,
+            there is a last, expensive tier of GPUs that the fleet lacks; if not, there is no such tier.
         """
         pools = self.problem.pools
         if counts is None:
@@ -187,7 +188,7 @@ class RestrictedMaster:
 
     @property
     def offered(self) -> Columns:
-        """A column for every price tier of GPUs that the fleet has, in any part of a GPU."""
+        """A column for every price tier of GPUs that the fleet has, which may be used in fractions."""
         tiers = self.tiers()
         lacks = [pool.count is not None and at == len(pool.tiers) - 1
                  for pool in self.problem.pools for at in range(len(pool.tiers))]
@@ -200,8 +201,8 @@ class RestrictedMaster:
                     np.concatenate(least), np.concatenate(most))
 
     def relaxed(self, sorts: Sequence[Columns], right: Floats | None = None) -> LinearSolution | None:
-        """Solve the linear program over the columns of all ``sorts``; None if they cannot meet the rows. It begins at
-        the basis of the last solution, so sorts should stand in the same order.
+        """Solve the linear program over the columns of all ``sorts``; None if they cannot meet the rows. The
+        solver begins at the last basis, so sorts should be given in the same order each time.
         """
         numbers = [np.arange(len(one.cost)) if one.at is None else one.at for one in sorts]
         several = self._statuses + [np.zeros(0, object)] * (len(sorts) - len(self._statuses))
@@ -251,9 +252,8 @@ class RestrictedMaster:
         return found._replace(x=x)
 
     def gpus(self, of_partitions: Floats | Ints) -> list[Ints]:
-        """(partitions,) the number of GPUs of each pool, from an array over the partitions of all pools.
-
-        The numbers are integral up to rounding errors.
+        """For each pool, (partitions,) the number of GPUs with each partition, from an array over the partitions of all
+        pools, whose numbers are whole up to rounding errors.
         """
         ends = np.cumsum([len(pool.partitions) for pool in self.problem.pools])[:-1]
         return np.split(np.rint(of_partitions).astype(int), ends)

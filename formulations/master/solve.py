@@ -12,7 +12,7 @@ from provision.formulations.master.relaxations import temporal_bound
 from provision.formulations.master.run import Run
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.master.throughput import fill_fleet
-from provision.formulations.pricing.rates import MOST_NAMED, MOST_PRICED
+from provision.formulations.pricing.rates import MOST_NAMED
 from provision.formulations.pricing.shared_mig.shared_relaxation import further_bound, never_served
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem
@@ -20,15 +20,14 @@ from provision.formulations.search.regrouping import in_parts
 from provision.formulations.search.segments import best_segments
 from provision.formulations.search.type_counts import TypeCounts
 from provision.formulations.values.bound import ClassBounds
-from provision.models.base.clock import Deadline
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.search import Outcome, Progress, Search, Termination
 
 Step = Callable[[Instance, Search], Outcome]
 Turn = Callable[[float], None]
-"""Goes on with some other search of the same instance for some seconds."""
+"""Goes on with a search of the instance for some seconds."""
 Plans = Callable[[Progress], list[Turn]]
-"""Makes the turns of searches for plans."""
+"""Begins searches for plans, each of which goes on by its Turn."""
 NAME = "master"
 """The name of the method; it is written into its plans."""
 
@@ -41,7 +40,7 @@ def solve(instance: Instance, search: Search, serve: Step | None = None, plans: 
     instance, search
         The problem and the search.
     serve
-        For the objective max_throughput, a method that carries all rates on few GPUs; by default this function.
+        For the objective max_throughput, the method that finds a cheap plan for all rates; by default this function.
     plans
         Makes searches for plans. They take turns with the bounds by prices of replicas, where such bounds are sought.
     """
@@ -61,8 +60,8 @@ def solve(instance: Instance, search: Search, serve: Step | None = None, plans: 
 def _refused(instance: Instance, search: Search) -> Outcome | None:
     """The outcome if some workload cannot be served alone on any slice, else None.
 
-    Such a workload may still share a slice. If so, or if a plan is known, nothing is planned here: the outcome is the
-    plan to begin with and its bound, if there are any.
+    The outcome is infeasible, unless such a workload may still share a slice, or a plan is known: then it is the plan
+    and the bound known so far, and other methods go on.
     """
     refused = proved_infeasible(instance, best_segments(instance))
     if refused and (search.start is not None or not never_served(instance)):
@@ -92,7 +91,7 @@ def _planned(problem: Problem, progress: Progress, plans: Plans | None) -> tuple
     if not progress.proved and (rated is None or math.isfinite(rated.bound)):
         _prove_further(problem, progress)
         if rated is not None and not (rated.complete or rated.coarse) and progress.plan is not None:
-            # Roles split workloads at fewer rates.
+            # Roles split workloads at fewer rates than these patterns do, so they make no better plans.
             return "completed" if progress.search.left_s > 0 else "time_limit", proof
         if progress.plan is not None and progress.bound is not None and not progress.search.left_s:
             return "time_limit", proof
@@ -102,7 +101,8 @@ def _planned(problem: Problem, progress: Progress, plans: Plans | None) -> tuple
 
 def go_on(turns: Sequence[Turn], progress: Progress, seconds: float) -> bool:
     """Go on with the first of several searches for some seconds, and with each of the others for a part of that time:
-    the first proves bounds, which take longest. Return whether any had something left to try.
+    the first proves bounds, which take longest. Return whether they took any time; if not, they have nothing left to
+    try.
     """
     before_s = progress.search.left_s
     for at, turn in enumerate(turns):
@@ -113,8 +113,8 @@ def go_on(turns: Sequence[Turn], progress: Progress, seconds: float) -> bool:
 
 def _improved(problem: Problem, progress: Progress, turns: Sequence[Turn], proof: TypeCounts | None
               ) -> tuple[Termination, TypeCounts | None]:
-    """Plan with one replica for each workload, or part of a workload, in turn with other searches, until the time is
-    over or nothing more can be tried. Return as ``_planned`` does.
+    """Go on by column generation, with one replica for each workload or part of one, and by the searches ``turns``, one
+    after the other, until the time is over or nothing more can be tried. Return as ``_planned`` does.
     """
     further = partial(go_on, turns, progress)
     further(SCHEDULE.prices_s)  # parts of workloads make better plans only in longer time
@@ -139,12 +139,12 @@ def _prove_further(problem: Problem, progress: Progress) -> None:
     else:
         bound = 0.0 if progress.bound is not None else further_bound(instance, seconds)
     for one in (bound, problem.objective(first_bound(problem))):
-        progress.prove(one if 0 < one < math.inf else None)  # a fleet that is too small is left to the search
+        progress.prove(one if 0 < one < math.inf else None)  # column generation proves that a fleet is too small
 
 
 def _prices(problem: Problem, progress: Progress) -> ClassBounds | None:
-    """The bounds by prices of replicas. None if a bound is known, for few workloads (patterns that carry rates prove
-    more), if no workload can be split (roles prove the same sooner), or where ``ClassBounds`` does not apply.
+    """The bounds by prices of replicas. None for few workloads (patterns that carry rates prove more), if no workload
+    can be split (roles prove the same sooner), or where ``ClassBounds`` does not apply.
     """
     instance = problem.instance
     others = len(instance.workloads) <= MOST_NAMED or problem.single
@@ -157,28 +157,17 @@ def prove_by_prices(prices: ClassBounds, progress: Progress, seconds: float) -> 
 
 
 def first_bound(problem: Problem) -> float:
-    """A lower bound that takes no search, in units of price: that of as many of the cheapest GPUs as a workload must be
-    spread over, and at least one. It is 0 if GPUs are free of charge.
+    """A lower bound that takes no search, in units of price: the price of the cheapest GPUs over which some workload
+    must be spread, at least one. It is 0 if GPUs are free of charge.
     """
     counts = TypeCounts(problem.pools, problem.most_gpus)
     counts.add(max(problem.spread_over, 1), [1] * len(problem.pools))
     return counts.bound
 
 
-def carries_rates(instance: Instance, until: Deadline) -> bool:
-    """Whether an instance is planned only by patterns that carry rates, and these patterns are priced rather than
-    listed. If patterns that can be listed are not listed at the deadline, it is False.
-    """
-    if len(instance.workloads) > MOST_PRICED or instance.objective == THROUGHPUT:
-        return False
-    if proved_infeasible(instance, best_segments(instance)):
-        return False
-    oracles = rated_oracles(named(Problem(instance)), until)
-    return any(not (one.complete or one.coarse) for _, one in oracles or ())
-
-
 def _rated(problem: Problem, progress: Progress) -> RatedSearch | None:
-    """Plan with patterns that carry rates; None if some slice types have no such patterns or the search is not useful.
+    """Plan with patterns that carry rates; None if some slice types have no such patterns, or if no workload can be
+    split and not all patterns are listed.
     """
     problem = named(problem)
     oracles = rated_oracles(problem, progress.search.within())

@@ -158,7 +158,9 @@ def _gains(start: Ints, first: Units, memory_gib: NDArray[np.float32], values: I
 
 @inner
 def _estimate(start: Ints, first: Units, second: Units, room: int, units: int, gains: Ints, copies: Ints) -> float:
-    """An upper bound on the gain: the least of three fractional knapsacks, over each resource and over their mean."""
+    """An upper bound on the gain: the least of three fractional knapsacks. They limit only the first resource, only the
+    second, and the mean of both.
+    """
     roles, least = len(start) - 1, np.inf
     for weight in (0.0, 0.5, 1.0):
         size, gain = np.full(roles, np.inf), np.zeros(roles)

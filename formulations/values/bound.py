@@ -1,12 +1,12 @@
 """A bound that counts whole replicas, for any number of workloads that share whole GPUs under interference.
 
 Take any function that gives every replica a value, by its class and by the requests/s that it carries, and that does
-not fall with the latter. A workload's replicas are worth at least what its cheapest replica set is: replicas that
-carry its rate together (`nodes`). No GPU's replicas are worth more than the best patterns of its slices, which exact
-pricing bounds (`pricing`). So the numbers of GPUs, each times this value, are no less than the least values of all
-workloads (`type_counts`). A workload counts with the longest SLO of its class, and without limits on its replicas,
-unless it may have only one. The function is that of the best linear program so far (`program`), averaged with the one
-that proved the best bound.
+not fall with the latter. The replicas of a workload carry its rate together, so they are worth at least as much as the
+cheapest set of replicas that does (`nodes`). No GPU's replicas are worth more than the best patterns of its slices,
+which exact pricing bounds (`pricing`). So the numbers of GPUs, each times this value, are no less than the least values
+of all workloads (`type_counts`). A workload counts with the longest SLO of its class, and without limits on its
+replicas, except a limit of one. The function comes from a linear program (`program`). Once the bound is near the
+program's value, it comes from a point between the program's prices and those that proved the best bound.
 """
 
 import math
@@ -56,8 +56,10 @@ class ValueBound:
     ----------
     next_s, priced_s
         The seconds that the last round took, and its pricing.
-    finest, closed
-        Whether no finer classes follow, and whether further rounds do not raise the bound.
+    finest
+        Whether the program becomes finer before classes do; only the first bound's does not.
+    closed
+        Whether no further round is useful: none raises the bound, or finer classes do so sooner.
     values, center, worth, best
         The values of replicas that proved the best bound (None before the first round), the prices from which they
         came, (pools,) what no GPU is worth more than at these values, and the bound in multiples of the dearest GPU's
@@ -201,12 +203,10 @@ class ValueBound:
         """Prove a bound at some prices by exact pricing; return whether that found patterns that are worth more than
         their slice.
         """
-        problem, most, new = self.problem, np.zeros(len(self.problem.segments.slice_types)), False
+        problem, every, new = self.problem, np.arange(len(self.classes))[:, None], False
+        most = np.array([worth_of(every, rps[:, None] * (1 + FORGIVEN), values).max()
+                         for rps in problem.single_rps.T])
         close = max(SCHEDULE.exact.close, SCHEDULE.part * (1 - self.best / max(self.program.value, self.best, DUST)))
-        for at, rps in enumerate(problem.single_rps.T):
-            worth = [value_at(values.rps[one], values.value[one], carried * (1 + FORGIVEN))
-                     for one, carried in enumerate(rps.tolist()) if carried > 0]
-            most[at] = max(worth, default=0.0)
         scaled = PlaceValues(values.rps, values.value * UNITS)
         for file, (slice_type, choices) in enumerate(zip(self.patterns.slice_types, self.choices, strict=True)):
             priced = best_patterns(self.patterns.points[file], choices, scaled, int(duals.slices[slice_type] * UNITS),
@@ -230,11 +230,9 @@ class ValueBound:
         for at, one in enumerate(self.classes):
             grid = np.geomspace(one.rates_rps[-1], one.rates_rps[0], SCHEDULE.grid)
             grid[0] = one.rates_rps[-1]
-            if self.single[at]:
-                total += float(self.least_value(values, at, one.rates_rps).sum())
-            else:
-                which = np.searchsorted(grid, one.rates_rps, "right") - 1
-                total += float(self.least_value(values, at, grid)[which].sum())
+            rates_rps = one.rates_rps if self.single[at] else grid[np.searchsorted(grid, one.rates_rps, "right") - 1]
+            distinct, which = np.unique(rates_rps, return_inverse=True)
+            total += float(self.least_value(values, at, distinct)[which].sum())
         return total
 
     def least_value(self, values: PlaceValues, at: int, rates_rps: Floats) -> Floats:

@@ -27,15 +27,17 @@ from provision.models.base.tolerances import DUST, SOLVER
 
 
 class ReplicaSet(NamedTuple):
-    """The rows of the places that a workload of a range uses, from the highest level to the lowest."""
+    """The rows of the places that a workload uses, from the highest level to the lowest; ``demand`` is the number of
+    its range.
+    """
 
     demand: int
     rows: tuple[int, ...]
 
 
 class Mix(NamedTuple):
-    """A solution: its value, (patterns,) how often each pattern is used, the replica sets with their numbers, and
-    (rows,) and (demands,) the values of places and of replica sets.
+    """A solution: its value, (patterns,) how often each pattern is used, how often each replica set is used, and
+    (rows,) and (demands,) the duals of places and of demand.
     """
 
     value: float
@@ -63,9 +65,9 @@ def levels_of(most_rps: Floats, rates_rps: Floats) -> Floats:
 
 
 def replica_sets(levels: Floats, full: Sequence[int], rate_rps: float) -> Iterator[tuple[int, ...]]:
-    """Yield sets of levels, by index, that carry a rate and from which no level can be lowered.
+    """Yield sets of levels, by index, that carry a rate and whose last level cannot be lowered.
 
-    All but the last two replicas of a set have one of the levels ``full``.
+    All but the last two replicas of a set have the same level, one of ``full``.
     """
     for level in full:
         for many in range(SCHEDULE.full + 1):
@@ -77,7 +79,9 @@ def replica_sets(levels: Floats, full: Sequence[int], rate_rps: float) -> Iterat
 
 
 def _pairs(levels: Floats, rate_rps: float) -> Iterator[tuple[int, ...]]:
-    """Yield the lowest level, and the pairs of levels, that carry a rate."""
+    """Yield the lowest level that carries a rate alone; and for each level that needs another one, at most as high, the
+    pair with the lowest such level.
+    """
     enough = rate_rps * (1 - DUST)
     if levels[-1] >= enough:
         yield (int(np.searchsorted(levels, enough)),)
@@ -87,7 +91,7 @@ def _pairs(levels: Floats, rate_rps: float) -> Iterator[tuple[int, ...]]:
 
 
 def cheapest(levels: Floats, values: Floats, rates_rps: Sequence[float]) -> Iterator[tuple[int, ...]]:
-    """Yield for each rate levels, by index and from the highest on, that carry it at about the least total value."""
+    """For each rate, yield the indices, highest first, of levels that carry it at about the least total value."""
     rps, value = np.append(0.0, levels), np.append(0.0, np.maximum.accumulate(values))
     counts = np.zeros((len(rates_rps), len(rps) + 1), int)
     least_value(rps, value, np.array(rates_rps), counts)

@@ -23,13 +23,13 @@ class Patterns:
     problem
         A Problem with a group for every class.
     part
-        The part of the requests/s that a replica can carry which counts.
+        The fraction of a replica's requests/s that counts.
 
     Attributes
     ----------
     slice_types, points, tables
-        For each performance file of whole GPUs, of which a GPU type may have several: the slice type, the operating
-        points, and where they stand in these by row, units and batch.
+        For each performance file of whole GPUs (a GPU type may have several): the slice type, the operating points, and
+        their PointTable.
     file
         (patterns,) the index of the performance file.
     members, of_class, rps
@@ -54,12 +54,12 @@ class Patterns:
 
     @property
     def alone(self) -> Ints:
-        """The patterns of a single replica."""
+        """The indices of the patterns of one replica."""
         return np.flatnonzero((self.members != NONE).sum(axis=1) == 1)
 
     def add(self, file: int, members: Ints) -> None:
-        """Add patterns of a performance file, (patterns, places) as operating points, unless they have too many
-        replicas.
+        """Add patterns of a performance file, given as operating points (patterns, places); those of too many replicas
+        are left out.
         """
         width, points = SCHEDULE.together, self.points[file]
         members = np.unique(members[(members[:, width:] == NONE).all(axis=1), :width], axis=0)
@@ -70,8 +70,8 @@ class Patterns:
         self.rps = np.concatenate([self.rps, together_rps(points, members) * self.part])
 
     def improve(self, file: int, starts: Ints, values: PlaceValues, price: float, draw: np.random.Generator) -> float:
-        """Add the patterns that are worth more than their slice, found from some patterns of a performance file by
-        local search; return by what fraction the best exceeds the price.
+        """Improve the patterns ``starts`` of a performance file by local search, and add those worth more than the
+        ``price`` of their slice; return by what fraction the best exceeds it.
         """
         found, worth = climbed(self.points[file], self.tables[file], values, self.members[starts], draw)
         self.add(file, found[worth > price * (1 + SOLVER)])

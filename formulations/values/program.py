@@ -96,14 +96,12 @@ class ValueProgram:
 
     def solved(self) -> Prices | None:
         """The duals at an optimum, after the replica sets that lower it are added; None if there is no solution."""
-        turn = 0
-        while True:
-            found, turn = self.master.relaxed([*self.fixed, self.found]), turn + 1
+        for _ in range(SCHEDULE.set_rounds):
+            found = self.master.relaxed([*self.fixed, self.found])
             if found is None:
                 return None
-            _, slices, nodes, demand = self.master.split(found.duals).values()
-            self.value = found.value
-            if turn == SCHEDULE.set_rounds or not self._add_sets(self.nodes.of_classes(nodes), demand):
+            self.value, (_, slices, nodes, demand) = found.value, self.master.split(found.duals).values()
+            if not self._add_sets(self.nodes.of_classes(nodes), demand):
                 break
         return Prices(slices, nodes)
 
@@ -122,8 +120,8 @@ class ValueProgram:
         self.found = Columns(csc_array(hstack([self.found.matrix, matrix])), cost, cost, np.full(len(cost), np.inf))
 
     def _add_sets(self, values: PlaceValues, known: Floats) -> bool:
-        """Add the cheapest replica set of every cell that is cheaper than the ``known`` ones, (cells,); return whether
-        there are any.
+        """Add for every cell its cheapest replica set, if this costs less than ``known`` (cells,); return whether any
+        was added.
         """
         nodes, demand = self.master.rows["nodes"].start, self.master.rows["demand"].start
         rows, columns, weights, many = list[Ints](), list[Ints](), list[Floats](), 0

@@ -82,8 +82,8 @@ def end_if_asked() -> None:
 
 @contextmanager
 def stopping(stop: Stop | None = None) -> Iterator[Stop]:
-    """Make a Stop that of the block: every Deadline and Search that is made in the block ends when it is asked for. By
-    default it is a new one, a part of the Stop around the block.
+    """Make ``stop`` the Stop of the block: once it is asked for, all Deadlines and Searches made in the block end. By
+    default it is a new Stop, a part of the one around the block.
     """
     stop = Stop(_stop.get()) if stop is None else stop
     token = _stop.set(stop)

@@ -131,7 +131,7 @@ def unseen(fit: Fit) -> bool:
 
 
 def _scores(fitted: FewPoints, apart: ProfilePoints) -> Floats:
-    """(points,), the errors at points left out of a fit, in units of the deviations that the fit predicts there."""
+    """(points,) the log errors at points left out of a fit, in units of the deviations that the fit predicts there."""
     return np.log(apart.latency_ms / fitted.latency_ms(apart)) / fitted.deviations(apart)
 
 

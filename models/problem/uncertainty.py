@@ -53,7 +53,7 @@ class Spread(NamedTuple):
     deviation: float = 0.0
 
     def at(self, level: float) -> float:
-        """The quantile of the factor at a level, at least 1."""
+        """The quantile of the factor at the probability ``level``, or 1 if that is larger."""
         return math.exp(max(self.mean + NORMAL.inv_cdf(level) * self.deviation, 0.0))
 
 

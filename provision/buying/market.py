@@ -167,7 +167,9 @@ class Market:
             for one, part in zip(instance.workloads, left, strict=True)))
 
     def beside(self, rates: Floats, committed: Floats) -> Instance:
-        """The instance with these rates, so many committed GPUs by type, and the others as they are offered."""
+        """The instance with these rates, with ``committed`` GPUs (types,) priced just above the cheapest offer of their
+        type, and with all others as they are offered, up to the quota.
+        """
         offered, fleet = defaultdict[tuple[int, float], float](float), list[FleetEntry]()
         for offer in [*self.on_demand, *self.spot]:
             most = self.quota[offer.type] - committed[offer.type]

@@ -136,7 +136,7 @@ class Purchase(Shown):
 
     @cached_property
     def options(self) -> dict[str, float]:
-        """The cost per month by option, of those that cost something."""
+        """The cost per month, in $, of every option that costs something."""
         total: defaultdict[str, float] = defaultdict(float)
         for one in self.periods:
             for option, cost in one.cost.items():

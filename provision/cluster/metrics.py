@@ -227,7 +227,9 @@ def _histogram(url: str, row: Metric, pairs: Sequence[tuple[float, float]]) -> H
 
 def _read_gpus(url: str, row: Metric, window_s: float, gpus: dict[tuple[tuple[str, str], ...], dict[str, float]]
                ) -> None:
-    """Add what one metric tells of every GPU."""
+    """Add to ``gpus``, by the labels of each GPU, the mean of a metric over the window. Raises InputError if a value is
+    out of range.
+    """
     for sample in samples(url, f"avg_over_time({row.metric}[{max(1, round(window_s))}s])"):
         value = _number(url, row, sample)
         most, unit = (100.0, "percent") if row.quantity == "utilisation" else (MOST_MIB, "MiB")

@@ -198,7 +198,7 @@ class Values:
         return found
 
     def number(self, name: str, found: float | None, origin: Origin, source: str) -> float | None:
-        """The value of a name as a number."""
+        """The value of a name as a number; None if there is none. Raises InputError if it is negative or not finite."""
         text = self.text(name, None if found is None else repr(found), origin, source)
         try:
             value = None if text is None else float(text)

@@ -52,8 +52,8 @@ class Place:
 
 
 class Step(Record):
-    """A step: what happens where, and the least part of any workload's traffic that is carried within its SLO after it,
-    at most 1.
+    """A step: what happens where. ``carried`` is the least part, at most 1, of any workload's traffic that is served
+    within its SLO after the step.
     """
 
     number: Count

@@ -14,7 +14,7 @@ from provision.heuristics.gpulets import ideal
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import ISOLATED, Method
 from provision.models.problem.search import Outcome, Progress, Search, Termination
-from provision.solving import master
+from provision.solving import master, values
 from provision.solving.policies import even_replicas, surviving
 from provision.solving.schedule import SCHEDULE
 from provision.solving.slack import wants_slack, what_fits, with_slack
@@ -27,7 +27,6 @@ from provision.solving.steps import (
     narrower,
     of_others,
     onward,
-    pooled,
     similar,
     where_able,
 )
@@ -35,7 +34,7 @@ from provision.solving.steps import (
 
 def run(instance: Instance, search: Search) -> Outcome:
     """Run the steps; the outcome has the best plan and the best bound of all steps. Instances with ``places``,
-    ``survive`` or ``even_replicas`` are planned by other instances, which come back here.
+    ``survive`` or ``even_replicas`` are planned by way of other instances, each of which comes back here.
     """
     slack = wants_slack(instance, search)  # refuses a wrong parameter before anything else
     if instance.places is not None:
@@ -81,30 +80,31 @@ def _steps(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     if search.kept is not None and search.kept.fits(instance):  # a Planner goes on from its last plan and columns
         yield last_plan, math.inf
         yield master.solve, math.inf
-    shape, whole = Shape(instance, search), where_able(greedy.METHODS[0])
-    quick = search.parameters.get("greedy") != "no"  # it is "no" where a detour begins with a plan
+    shape, whole = Shape(instance), where_able(greedy.METHODS[0])
+    quick = search.parameters.get("greedy") != "no"  # "no": a detour (`solving.detour`) has a plan already
     fills = quick and not shape.mixes
     if shape.turns:
         yield ideal.METHODS[0].run, SCHEDULE.quick_s
         yield master.solve, SCHEDULE.turns_s
-    # A plan within a second, and a bound within two. Where greedy fills slices, narrower instances are planned sooner.
+    # A plan within a second, and a bound within two. Where greedy fills slices, narrower instances are planned sooner
+    # than the whole; otherwise it mixes segments by a linear program, which is quick.
     if fills:
         yield of_others(greedy.METHODS[0], isolated), SCHEDULE.isolated_s
     elif quick:
         yield whole, math.inf
-    if not shape.pooled:  # else bounds over classes come as soon
+    if not shape.pooled:  # it proves bounds as soon
         yield master.merged_bound, math.inf
     if fills:
         yield of_others(greedy.METHODS[0], similar), SCHEDULE.similar_s
     if shape.pooled:
-        yield pooled, math.inf
+        yield values.solve, math.inf
         return
     # Better plans: greedy on narrower instances and on the whole, ruin and recreate, and classes of workloads.
-    if quick and not shape.plans_narrower:
+    if quick and shape.many:
         yield of_others(greedy.METHODS[0], narrower), math.inf
     if fills:
-        yield whole, SCHEDULE.filling_s if shape.throughput else math.inf  # for most throughput, it ends at no time
-    if shape.many:
+        yield whole, SCHEDULE.filling_s if shape.throughput else math.inf  # for most throughput, it would go on
+    if shape.classed:
         yield where_able(lns.METHODS[0]), SCHEDULE.walk_s
     # Plans and bounds of all kinds, until proven or out of time.
     if master.shares_networks(instance) and not shape.throughput:

@@ -72,8 +72,8 @@ def _first_steps(instance: Instance, begun: bool) -> Iterator[Step]:
 
 
 def _bounded(instance: Instance, search: Search) -> Outcome:
-    """The plan that is known, with the bound that the prices of mixed replica sets and the limits of the fleet prove
-    together.
+    """The known plan, with a bound from the prices of mixed replica sets and the limits of the fleet; infeasible if
+    they prove that the fleet is too small.
     """
     progress, problem = Progress(instance, search), Problem(instance)
     if not problem.groups:

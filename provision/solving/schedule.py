@@ -92,14 +92,14 @@ class DetourSchedule:
 
 @dataclass(frozen=True)
 class EvenSchedule(DetourSchedule):
-    """Which even replicas are planned (`provision.solving.policies`).
+    """Limits on the search for even replicas (`provision.solving.policies`).
 
     Attributes
     ----------
     choices
         The most choices of numbers of replicas. More choices prove larger instances and cost a plan each.
     parts
-        The most parts of all workloads in the instance of a choice. Instances of more parts take too long for a turn.
+        The most workloads, and the most replicas of a choice. Larger instances take too long for a turn.
     """
 
     choices: int = 60

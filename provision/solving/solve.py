@@ -198,7 +198,7 @@ class Task:
         return replace(_unproven(result), notes=(*result.notes, COARSE + further))
 
     def result(self, voice: Voice) -> Result:
-        """Search for a plan, replay and repair it, and verify it."""
+        """Search for a plan and verify it; replay it if that is asked for, and repair it if the method is ``auto``."""
         instance, chosen = self.instance, self.method
         check_size(instance)
         repairs = self.replay and chosen.name == "auto" and instance.random_arrivals

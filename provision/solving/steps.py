@@ -6,7 +6,6 @@ instances, whose plans are valid for it, too: with fewer GPU types, for example,
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, wraps
 
-from provision.formulations.master.solve import carries_rates
 from provision.formulations.pricing.rates import MOST_PRICED
 from provision.formulations.values.classes import classes_of
 from provision.heuristics.core import greedy
@@ -113,12 +112,6 @@ def last_plan(instance: Instance, search: Search) -> Outcome:
     return Outcome("unknown" if found is None else "feasible", "completed", found)
 
 
-def pooled(instance: Instance, search: Search) -> Outcome:
-    """The plan and bound of pooled workloads; greedy's answer if there is no such plan."""
-    found = values.solve(instance, search)
-    return found if found.plan is not None else where_able(greedy.METHODS[0])(instance, search)
-
-
 def least_of(instance: Instance) -> float | None:
     """The price of one GPU of the cheapest type, which every plan needs; None if no workload has requests, or if the
     objective is the most throughput.
@@ -158,33 +151,28 @@ class Shape:
         Whether a linear program mixes isolated segments, which is quick; otherwise greedy fills slices.
     """
 
-    def __init__(self, instance: Instance, search: Search) -> None:
-        self.instance, self.search, asked = instance, search, needs(instance)
+    def __init__(self, instance: Instance) -> None:
+        self.instance, asked = instance, needs(instance)
         self.slos = len({(one.models, one.slo_ms) for one in instance.workloads})
         self.throughput, self.mixes = instance.objective == THROUGHPUT, asked <= greedy.MIXED
         self.turns = "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features
-
-    @cached_property
-    def rated(self) -> bool:
-        """Whether the master program prices patterns that carry rates. To find out, small patterns are listed."""
-        return carries_rates(self.instance, self.search.within())
 
     @cached_property
     def workloads(self) -> int:
         """The number of different workloads."""
         return len(set(self.instance.workloads))
 
-    @cached_property
+    @property
     def many(self) -> bool:
-        """Whether so many workloads share GPUs under interference that classes of them are planned and bounded."""
-        return not self.rated and self.workloads > MOST_PRICED and values.applies(self.instance)
+        """Whether patterns cannot be priced for every workload by itself."""
+        return self.workloads > MOST_PRICED
+
+    @cached_property
+    def classed(self) -> bool:
+        """Whether many workloads share GPUs under interference, so that classes of them are planned and bounded."""
+        return self.many and values.applies(self.instance)
 
     @property
     def pooled(self) -> bool:
         """Whether there are too many workloads for the master program."""
-        return self.many and (self.slos > SCHEDULE.walked or self.workloads > SCHEDULE.vast)
-
-    @property
-    def plans_narrower(self) -> bool:
-        """Whether later steps plan narrower instances with the whole."""
-        return self.rated and not self.instance.policy.rule.random_arrivals
+        return self.classed and (self.slos > SCHEDULE.walked or self.workloads > SCHEDULE.vast)

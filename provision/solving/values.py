@@ -25,23 +25,25 @@ NAME = "large"
 
 
 def applies(instance: Instance) -> bool:
-    """Whether an instance can be planned in this way, and most workloads may have any number of replicas."""
+    """Whether an instance can be planned in this way: most workloads may have any number of replicas, too."""
     free = sum(one.max_replicas is None for one in instance.workloads)
     return ClassBounds.applies(instance) and 2 * free > len(instance.workloads)
 
 
 def solve(instance: Instance, search: Search) -> Outcome:
-    """Plan and bound an instance in turns, until neither has anything left to try."""
+    """Plan and bound an instance in turns, until neither has anything left to try; without a plan, greedy makes one."""
     progress, bounds = Progress(instance, search), ClassBounds(instance, search.seed)
     turns: list[Turn] = [partial(prove_by_prices, bounds, progress), plans(progress)]
     while not progress.enough and search.left_s > 0 and go_on(turns, progress, SCHEDULE.turn_s):
         pass
+    if progress.plan is None:
+        progress.offer(greedy.solve(instance, search.apart()).plan)
     return progress.outcome("proved" if progress.proved else "completed" if search.left_s > 0 else "time_limit")
 
 
 def plans(progress: Progress) -> Turn:
-    """Plans of ever more classes, in turns, for as long as their programs promise cheaper plans and there is time for
-    them. A turn that is too short for the next plan leaves its seconds to the turns after it.
+    """Make a Turn that plans ever more classes, until a plan fails, its program promises none that is cheaper, or the
+    time is over. A turn that is too short for the next plan leaves its seconds to the turns after it.
     """
     instance, search = progress.instance, progress.search
     free, saved_s, next_s, sizes = _free(instance), 0.0, 0.0, list(SCHEDULE.sizes)
@@ -73,8 +75,8 @@ def planned(instance: Instance, free: Sequence[int], size: Size, search: Search,
             ) -> Plan | None:
     """Plan the workloads ``free`` in classes of similar workloads, and all that are left by greedy.
 
-    Returns None if ``free`` is empty, no valid plan is found, or the program promises none that is cheaper than a
-    ``known`` value of the objective.
+    Returns None if ``free`` is empty, no valid plan is found, or the program's value is not below ``known``, a value of
+    the objective.
     """
     if not free:
         return None

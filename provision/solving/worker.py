@@ -61,7 +61,8 @@ def can_fork() -> bool:
 
 
 def told_by(work: Callable[[Voice], Result], limit_s: float, voice: Voice) -> Told:
-    """Run a search in a copy of this process.
+    """Run a search in a copy of this process; return what it told. ``Told.ended`` tells if it died or did not end in
+    time: then there is no result.
 
     Parameters
     ----------

@@ -127,10 +127,10 @@ def relaxed(tables: PointTables, offers: Offers, node: Node, floor: int, falls: 
 
 @inner
 def _slope(amount: float, side: Range, price: float, fall: float) -> float:
-    """The direction in which to move a multiplier, given the ``amount`` that the best offers demand; 0 to leave it.
+    """The direction in which to move the multiplier ``price`` so that the bound falls; 0 to leave it.
 
-    The bound is convex in the multiplier. Above ``fall`` its slope is the upper end of the range less the amount;
-    below, it is the lower end less the amount.
+    ``amount`` is what the best offers demand, and ``side`` is its range. The bound is convex in the multiplier. Above
+    ``fall`` its slope is the upper end of the range less the amount; below, it is the lower end less the amount.
     """
     if price > fall or (price == fall and amount > side[1]):
         return amount - side[1]

@@ -203,7 +203,7 @@ def _later(points: RatePoints, choice: Choice, one: int, done: int, left: int, f
 
 @inner
 def worth_of(points: RatePoints, prices: Prices, members: Ints, cache: float, power_w: float) -> int:
-    """The value of a pattern, rounded up; 0 if it violates an SLO.
+    """The value of a pattern, rounded up; 0 if a replica violates its SLO or carries less than its group's least rate.
 
     ``members`` are in the order of their groups. ``cache`` and ``power_w`` are the total demands of all members.
     """

@@ -80,8 +80,8 @@ class InterferencePatterns(RateOracle):
         return None if self.sets is None else self.sets.every(until)
 
     def best(self, groups: tuple[int, ...], effort: int) -> tuple[float, Members | None]:
-        """See ``RateOracle.best``. Every replica has a bonus that exceeds all that a set can carry. So only
-        patterns of the whole set are worth more than the floor.
+        """See ``RateOracle.best``. Each replica of ``groups`` has a bonus above all that they can carry together. So
+        only patterns with all of them are worth more than the floor.
         """
         points, number = self.points, np.bincount(groups, minlength=self.groups)
         mine = np.isin(points.group, groups)

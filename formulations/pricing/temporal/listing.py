@@ -197,7 +197,7 @@ class TurnOptions:
         return _Part(share, counts[kept], cycles[:, kept], emitted[kept], part.memory_gib[kept])
 
     def _kept(self, share: int, sets: Sequence[_Sets], way: Ints) -> Ints:
-        """The ways of the first rows that keep SLOs under the lowest pressure.
+        """Those of ``way`` (ways, rows) that fit a GPU's memory and clients, and keep SLOs under the lowest pressure.
 
         If there are many, ways that another way dominates are left out.
         """
