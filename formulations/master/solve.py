@@ -24,8 +24,8 @@ from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.search import Outcome, Progress, Search, Termination
 
 Step = Callable[[Instance, Search], Outcome]
-Turn = Callable[[float], None]
-"""Goes on with a search of the instance for some seconds."""
+Turn = Callable[[float], bool]
+"""Goes on with a search of the instance for some seconds; returns whether it has anything left to try."""
 Plans = Callable[[Progress], list[Turn]]
 """Begins searches for plans, each of which goes on by its Turn."""
 NAME = "master"
@@ -101,14 +101,10 @@ def _planned(problem: Problem, progress: Progress, plans: Plans | None) -> tuple
 
 def go_on(turns: Sequence[Turn], progress: Progress, seconds: float) -> bool:
     """Go on with the first of several searches for some seconds, and with each of the others for a part of that time:
-    the first proves bounds, which take longest. Return whether they took any time; if not, they have nothing left to
-    try.
+    the first proves bounds, which take longest. Return whether any has something left to try.
     """
-    before_s = progress.search.left_s
-    for at, turn in enumerate(turns):
-        if not progress.enough:
-            turn(seconds * SCHEDULE.some if at else seconds)
-    return before_s - progress.search.left_s > SCHEDULE.idle_s
+    return any([turn(seconds * SCHEDULE.some if at else seconds)
+                for at, turn in enumerate(turns) if not progress.enough])
 
 
 def _improved(problem: Problem, progress: Progress, turns: Sequence[Turn], proof: TypeCounts | None
@@ -151,9 +147,10 @@ def _prices(problem: Problem, progress: Progress) -> ClassBounds | None:
     return None if others or not ClassBounds.applies(instance) else ClassBounds(instance, progress.search.seed)
 
 
-def prove_by_prices(prices: ClassBounds, progress: Progress, seconds: float) -> None:
-    """Tighten the bound by prices of replicas for some seconds, but at least for a round if there is time for one."""
+def prove_by_prices(prices: ClassBounds, progress: Progress, seconds: float) -> bool:
+    """The Turn of bounds by prices of replicas, of at least a round if there is time for one."""
     prices.prove(progress, max(seconds, prices.bound.next_s * SCHEDULE.patience))
+    return not prices.ended and prices.bound.next_s < progress.search.left_s
 
 
 def first_bound(problem: Problem) -> float:

@@ -285,6 +285,11 @@ class ClassBounds:
         self.finer = [classes_of(instance, needed, many) for many in SCHEDULE.classes]
         self.bound = ValueBound(instance, self.finer.pop(0), seed)
 
+    @property
+    def ended(self) -> bool:
+        """Whether no further round is useful."""
+        return self.bound.closed and not self.finer
+
     @staticmethod
     def applies(instance: Instance) -> bool:
         """Whether an instance can be bounded in this way."""

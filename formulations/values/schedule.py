@@ -89,7 +89,7 @@ class ValueSchedule:
         the program's value. And the most patterns that are added.
     """
 
-    sizes: tuple[Size, ...] = (Size(16, 12), Size(32, 24), Size(96, 64))
+    sizes: tuple[Size, ...] = (Size(32, 12), Size(64, 32), Size(96, 64))
     classes: tuple[int, ...] = (12, 64, 128)
     turn_s: float = 3.0
     plan_share: float = 0.6

@@ -180,14 +180,14 @@ def _walk(progress: Progress, problem: Problem) -> master.Turn:
     """Turns of ruin and recreate from the best plan. It begins anew where another search found a better plan."""
     walks: list[Walk] = []
 
-    def turn(seconds: float) -> None:
+    def turn(seconds: float) -> bool:
         if not walks or objective_of(progress.instance).better(progress.value, walks[0].value):
             draw, until = np.random.default_rng(progress.search.seed), progress.search.within()
             try:
                 walks[:] = [Walk(problem, progress.plan, progress.bound or 0.0, draw, until)]
             except TimeIsUpError:
-                return
-        _walked(walks[0], progress, seconds, math.inf)
+                return False
+        return _walked(walks[0], progress, seconds, math.inf) == "time_limit"
 
     return turn
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-from provision.formulations.master.solve import Turn, go_on, prove_by_prices
+from provision.formulations.master.solve import Turn, prove_by_prices
 from provision.formulations.search.segments import best_segments
 from provision.formulations.values.bound import ClassBounds
 from provision.formulations.values.classes import classes_of
@@ -34,7 +34,7 @@ def solve(instance: Instance, search: Search) -> Outcome:
     """Plan and bound an instance in turns, until neither has anything left to try; without a plan, greedy makes one."""
     progress, bounds = Progress(instance, search), ClassBounds(instance, search.seed)
     turns: list[Turn] = [partial(prove_by_prices, bounds, progress), plans(progress)]
-    while not progress.enough and search.left_s > 0 and go_on(turns, progress, SCHEDULE.turn_s):
+    while not progress.enough and search.left_s > 0 and any([turn(SCHEDULE.turn_s) for turn in turns]):
         pass
     if progress.plan is None:
         progress.offer(greedy.solve(instance, search.apart()).plan)
@@ -48,17 +48,17 @@ def plans(progress: Progress) -> Turn:
     instance, search = progress.instance, progress.search
     free, saved_s, next_s, sizes = _free(instance), 0.0, 0.0, list(SCHEDULE.sizes)
 
-    def turn(seconds: float) -> None:
+    def turn(seconds: float) -> bool:
         nonlocal saved_s, next_s
         saved_s += seconds
-        if not sizes or min(saved_s, search.left_s) < next_s:
-            return
-        watch = Stopwatch()
-        plan = planned(instance, free, sizes.pop(0), search, progress.value)
-        progress.offer(plan)
-        if plan is None:
-            sizes.clear()
-        saved_s, next_s = 0.0, watch.elapsed_s * SCHEDULE.longer
+        if sizes and next_s <= min(saved_s, search.left_s):
+            watch = Stopwatch()
+            plan = planned(instance, free, sizes.pop(0), search, progress.value)
+            progress.offer(plan)
+            if plan is None:
+                sizes.clear()
+            saved_s, next_s = 0.0, watch.elapsed_s * SCHEDULE.longer
+        return bool(sizes) and next_s <= search.left_s
 
     return turn
 
