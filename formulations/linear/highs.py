@@ -1,11 +1,13 @@
-"""Linear and integer programs by HiGHS: linear programs that begin at a basis, and integer programs that can be
-stopped.
+"""Linear programs by highspy, which can begin at a basis; and integer programs by SciPy, which can be stopped.
+
+Both are HiGHS. The version that highspy has (1.16) lets integer programs break rows by more than SOLVER
+(`provision.models.base.tolerances`), so that plans would lack a little of a rate; SciPy's does not.
 """
 
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import highspy
 import numpy as np
@@ -16,6 +18,8 @@ from scipy.sparse import csc_array, csr_array
 from provision.models.base.clock import present_stop
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
+STATUSES: dict[int, Status] = {0: "optimal", 2: "infeasible"}
+"""The meaning of SciPy's status numbers; others are a limit, an unbounded program and numerical difficulties."""
 BY_COLUMN = int(highspy.MatrixFormat.kColwise)
 LOWER = highspy.HighsBasisStatus.kLower
 """The status of a column that is at its lower limit."""
@@ -96,30 +100,27 @@ def solve_integer(rows: Rows, whole: NDArray[np.bool_], time_limit_s: float, gap
     """Solve a program in which columns flagged in ``whole`` are whole numbers, up to a time limit or a relative gap.
     When a Stop is asked for, the status is unknown, and there is neither x nor bound.
     """
-    solver = _solver(rows, whole)
-    solver.setOptionValue("time_limit", max(time_limit_s, LEAST_S))
-    solver.setOptionValue("mip_rel_gap", gap)
-    solver.setOptionValue("mip_lp_solver", "ipm")  # from its solution, whole numbers are found sooner
+    from scipy.optimize import Bounds, LinearConstraint, milp  # here, since it loads slowly
 
     def solved() -> IntegerSolution:
-        solver.run()
-        info, status = solver.getInfo(), _status(solver, rows)
-        if status != "optimal" and info.primal_solution_status != highspy.kSolutionStatusFeasible:
-            return IntegerSolution(status, None, info.mip_dual_bound)
-        return IntegerSolution("feasible" if status == "unknown" else status, np.array(solver.getSolution().col_value),
-                               info.mip_dual_bound)
+        found: Any = milp(rows.cost, integrality=whole.astype(int), bounds=Bounds(rows.least, rows.most),
+                          constraints=LinearConstraint(rows.matrix, lb=rows.right),
+                          options={"time_limit": max(time_limit_s, LEAST_S), "mip_rel_gap": gap})
+        status, bound = STATUSES.get(found.status, "unknown"), getattr(found, "mip_dual_bound", None)
+        return IntegerSolution("feasible" if status == "unknown" and found.x is not None else status, found.x,
+                               -np.inf if bound is None else float(bound))
 
     return until_stopped(solved, IntegerSolution("unknown", None, -np.inf))
 
 
-def _solver(rows: Rows, whole: NDArray[np.bool_] | None = None) -> _Highs:
+def _solver(rows: Rows) -> _Highs:
     """A solver that holds a program."""
     matrix, solver = csc_array(rows.matrix), _Highs()
     solver.setOptionValue("output_flag", False)
     solver.passModel(len(rows.cost), len(rows.right), matrix.nnz, BY_COLUMN, int(highspy.ObjSense.kMinimize), 0.0,
                      rows.cost, rows.least, rows.most, rows.right, np.full(len(rows.right), np.inf),
                      matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data.astype(float),
-                     np.zeros(len(rows.cost), np.int32) if whole is None else whole.astype(np.int32))
+                     np.zeros(len(rows.cost), np.int32))
     return solver
 
 
