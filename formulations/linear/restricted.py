@@ -41,8 +41,8 @@ class Columns(NamedTuple):
     """Columns of one sort.
 
     ``matrix`` (rows, columns) has their entries, ``cost``, ``least`` and ``most`` (columns,) their costs and limits.
-    ``whole`` says whether their values must be integers. ``at`` (columns,) are their indices among
-    all columns of their sort, if only some are used; None for 0, 1, 2, ...
+    ``whole`` says whether their values must be integers. ``at`` (columns,) are their indices among all columns of their
+    sort, if only some are used; None for 0, 1, 2, ...
     """
 
     matrix: csc_array
@@ -201,8 +201,8 @@ class RestrictedMaster:
                     np.concatenate(least), np.concatenate(most))
 
     def relaxed(self, sorts: Sequence[Columns], right: Floats | None = None) -> LinearSolution | None:
-        """Solve the linear program over the columns of all ``sorts``; None if they cannot meet the rows. The
-        solver begins at the last basis, so sorts should be given in the same order each time.
+        """Solve the linear program over the columns of all ``sorts``; None if they cannot meet the rows. The solver
+        begins at the last basis, so sorts should be given in the same order each time.
         """
         numbers = [np.arange(len(one.cost)) if one.at is None else one.at for one in sorts]
         several = self._statuses + [np.zeros(0, object)] * (len(sorts) - len(self._statuses))

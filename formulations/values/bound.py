@@ -287,8 +287,8 @@ class ClassBounds:
 
     @property
     def ended(self) -> bool:
-        """Whether no further round is useful."""
-        return self.bound.closed and not self.finer
+        """Whether no further round is useful, for example because it is proven that there is no plan."""
+        return math.isinf(self.bound.proof.bound) or (self.bound.closed and not self.finer)
 
     @staticmethod
     def applies(instance: Instance) -> bool:

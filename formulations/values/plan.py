@@ -83,9 +83,8 @@ class LargePlan:
         self.patterns = known = Patterns(problem, 1 - FORGIVEN)
         for file, points in enumerate(known.points):
             known.add(file, small_patterns(points, PRICING.small, PRICING.listed).members)
-        self.most_rps = np.zeros((len(classes), len(known.points)))
-        np.maximum.at(self.most_rps, (known.of_class[known.alone, 0], known.file[known.alone]),
-                      known.rps[known.alone, 0])
+        self.most_rps, alone = np.zeros((len(classes), len(known.points))), known.alone
+        np.maximum.at(self.most_rps, (known.of_class[alone, 0], known.file[alone]), known.rps[alone, 0])
         self.pools = [next(pool for pool in problem.pools if one in pool.slice_types) for one in known.slice_types]
         self.price = np.array([pool.worth / problem.dearest for pool in self.pools])
         self.left: list[list[Waiting]] = [

@@ -92,7 +92,7 @@ def _steps(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         yield of_others(greedy.METHODS[0], isolated), SCHEDULE.isolated_s
     elif quick:
         yield whole, math.inf
-    if not shape.pooled:  # it proves bounds as soon
+    if not shape.pooled:  # pooled workloads have other bounds as soon
         yield master.merged_bound, math.inf
     if fills:
         yield of_others(greedy.METHODS[0], similar), SCHEDULE.similar_s
