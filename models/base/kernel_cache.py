@@ -1,16 +1,13 @@
 """Numba's ``njit`` with a cache on disk that notices changes in callees.
 
 Numba compiles a cached kernel again only when the kernel's own file changes (its manual, "Cache invalidation"). Here
-the key of a cache entry also covers the files of all kernels that the kernel can reach by name. Compiled kernels are
-kept in ``~/.cache/provision/kernels`` (see ``kept``), or in the folder that ``NUMBA_CACHE_DIR`` names. If the folder
-cannot be written, every process compiles its kernels again.
+the key of a cache entry also covers the files of all kernels that the kernel can reach by name, and that of the
+compiler. Compiled kernels are kept in ``~/.cache/provision/kernels`` (see ``kept``), or in the folder that
+``NUMBA_CACHE_DIR`` names. If the folder cannot be written, every process compiles its kernels again.
 
 A wheel may contain kernels that were compiled for a common processor (``make wheel``). These are loaded if Python,
 Numba and the sources are the same as at compilation and this processor has the instructions that the kernels use;
 otherwise kernels are compiled on this machine.
-
-Most kernels are called by other kernels only, whose machine code contains them. ``linked_kernel`` spares them the
-machine code, the entry point and the file that Numba would make for each.
 
 Numba compiles a kernel once more for every literal integer or flag that another kernel passes to it. If these
 compilations would take too long, kernels pass ``np.int64(0)`` instead of ``0``, or a signed float instead of a flag.
@@ -18,7 +15,6 @@ compilations would take too long, kernels pass ``np.int64(0)`` instead of ``0``,
 
 import os
 from collections.abc import Callable
-from ctypes import c_void_p, cast, pythonapi
 from functools import cache
 from hashlib import sha256
 from inspect import getfile
@@ -36,12 +32,12 @@ from numba.core.caching import (
     InTreeCacheLocator,
     UserProvidedCacheLocator,
 )
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
 from numba.core.dispatcher import Dispatcher
 
+from provision.models.base import kernel_compiler
 from provision.models.base.clock import COMPILING
 from provision.models.base.kept import user_folder
+from provision.models.base.kernel_compiler import KernelCompiler, LinkedCompiler
 
 PORTABLE = {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": ""}
 """The settings with which Numba compiles kernels for wheels, for the least processor that wheels support."""
@@ -129,52 +125,22 @@ class _Cache(FunctionCache):
         return None if data is None else self._impl.rebuild(target_context, data)
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
-        files = sorted({getfile(function) for function in _reached(self._py_func)})
+        files = sorted({kernel_compiler.__file__, *(getfile(function) for function in _reached(self._py_func))})
         return (*super()._index_key(sig, codegen), *map(_digest, files))  # type: ignore[no-untyped-call]
-
-
-class _Linked(JITCodeLibrary):
-    """The code of a kernel that only other kernels call. Their libraries contain it; it has no machine code of its own.
-    """
-
-    @property
-    def codegen(self) -> Any:
-        """This library: Numba calls ``library.codegen.set_env``, which then does nothing."""
-        return self
-
-    def set_env(self, name: str, env: Any) -> None:
-        """Called by Numba with the environment of the machine code; does nothing."""
-
-    def get_pointer_to_function(self, name: str) -> int:
-        """The address of what runs when Python calls the kernel: a function of CPython's that raises TypeError."""
-        self._ensure_finalized()  # type: ignore[no-untyped-call]
-        return cast(pythonapi.PyErr_BadArgument, c_void_p).value or 0
-
-    def _finalize_final_module(self) -> None:
-        self._finalize_dynamic_globals()  # type: ignore[no-untyped-call]
-        self._finalized = True
-
-
-class _Linking(Compiler):
-    """Compiles a kernel to a library of type _Linked."""
-
-    def __init__(self, typingctx: Any, targetctx: Any, library: Any, *others: Any) -> None:
-        linked = _Linked(targetctx.codegen(), "linked")  # type: ignore[no-untyped-call]
-        super().__init__(typingctx, targetctx, linked, *others)  # type: ignore[no-untyped-call]
 
 
 def linked_kernel(function: Callable[..., Any]) -> Any:
     """Make a kernel of a function that only other kernels call; it is compiled with each of them, and not kept on disk
     by itself.
     """
-    return njit(function, nogil=True, no_cpython_wrapper=True, pipeline_class=_Linking)  # type: ignore[call-overload]
+    return njit(function, nogil=True, no_cpython_wrapper=True, pipeline_class=LinkedCompiler)  # type: ignore[call-overload]
 
 
 def kernel(function: Callable[..., Any], missed: Callable[[str], None]) -> Any:
     """Make a kernel of a function; ``missed`` is called with its name whenever the kernel has to be compiled. If no
     folder can be written, every process compiles the kernel, and ``missed`` is not called.
     """
-    made = njit(function, nogil=True)
+    made = njit(function, nogil=True, pipeline_class=KernelCompiler)
     try:
         made._cache = _Cache(function, missed)
     except RuntimeError:
