@@ -53,18 +53,17 @@ class Offers(NamedTuple):
 
 
 class NodeBound(NamedTuple):
-    """The solved knapsack of a node. No pattern in the node has a value above ``most``.
+    """The solved knapsack of a node at its multipliers. No pattern in the node has a value above ``most``.
 
-    ``values`` (offers,) are the offers' values less the price of their cache demand and power at the multipliers.
-    ``best`` is as in ``fill``. The true value of a set of offers exceeds the sum of its ``values`` by at most
-    ``allowance``.
+    The true value of a set of offers exceeds the sum of their values less the prices of their demands by at most
+    ``allowance``. ``cache`` and ``power_w`` are what the best offers demand.
     """
 
     most: int
     node: Node
-    values: Ints
-    best: Ints
     allowance: int
+    cache: float
+    power_w: float
 
 
 @inner
@@ -103,16 +102,15 @@ def relaxed(tables: PointTables, offers: Offers, node: Node, floor: int, falls: 
     """
     limit = tables.limit
     if not len(offers.units) or node.size * offers.units[-1] > limit:
-        return NodeBound(NEVER, node, offers.value, np.empty((0, 0, 0), np.int64), 0)
+        return NodeBound(NEVER, node, 0, 0.0, 0.0)
     first = Node(node.size, node.cache, node.power_w, _within(max(node.cache_price, falls[0]), node.cache[1]),
                  _within(max(node.power_price, falls[1]), node.power_w[1]))
     found = at = _priced(offers, first, limit, falls)
     for _ in range(STEPS - 1):
         if found.most <= floor:
             break
-        cache, power_w = _brought(offers, at.best, node.size, limit)
-        cache_off = _slope(cache, node.cache, at.node.cache_price, falls[0]) / tables.gpu.usual[0]
-        power_off = _slope(power_w, node.power_w, at.node.power_price, falls[1]) / tables.gpu.usual[1]
+        cache_off = _slope(at.cache, node.cache, at.node.cache_price, falls[0]) / tables.gpu.usual[0]
+        power_off = _slope(at.power_w, node.power_w, at.node.power_price, falls[1]) / tables.gpu.usual[1]
         steep = cache_off**2 + power_off**2
         if steep < SLIGHT:
             break
@@ -153,12 +151,13 @@ def _priced(offers: Offers, node: Node, limit: int, falls: tuple[float, float]) 
     for at in range(len(values)):
         taken = math.floor(node.cache_price * offers.cache[at] + node.power_price * offers.power_w[at])
         values[at] = offers.value[at] - taken
-    best = np.empty((len(values) + 1, node.size + 1, limit + 1), np.int64)
-    fill(offers.units, values, best, NEVER)
-    most = best[0, node.size, limit]
+    best, chosen = best_set(offers.units, values, node.size, limit, NEVER)
+    most, cache, power_w = best[node.size, limit], 0.0, 0.0
+    for at in chosen:
+        cache, power_w = cache + offers.cache[at], power_w + offers.power_w[at]
     given = _given(node.cache_price, node.cache, falls[0]) + _given(node.power_price, node.power_w, falls[1])
     allowance = math.ceil(given) + 1
-    return NodeBound(most + allowance if most > NEVER // 2 else NEVER, node, values, best, allowance)
+    return NodeBound(most + allowance if most > NEVER // 2 else NEVER, node, allowance, cache, power_w)
 
 
 @inner
@@ -189,14 +188,30 @@ def fill(units: Ints, values: Values, best: Values, never: float) -> None:
 
 
 @inner
-def _brought(offers: Offers, best: Ints, count: int, limit: int) -> tuple[float, float]:
-    """The cache demand and the power (W) of the offers that attain the entry ``best[0, count, limit]``."""
-    at, cache, power_w = 0, 0.0, 0.0
-    while count > 0:
-        while best[at + 1, count, limit] == best[at, count, limit]:
-            at += 1
-        cache += offers.cache[at]
-        power_w += offers.power_w[at]
-        limit -= offers.units[at]
-        count -= 1
-    return cache, power_w
+def best_set(units: Ints, values: Values, count: int, limit: int, never: float) -> tuple[Values, Ints]:
+    """The highest values of exactly n offers in at most u units, (count + 1, limit + 1), ``never`` where there are no
+    such offers; and ``count`` offers in at most ``limit`` units that attain the last of them, none if it is ``never``.
+
+    Offers may repeat. So an offer counts only if no other one of as few units has a higher value.
+    """
+    best, last = np.full((count + 1, limit + 1), never).astype(values.dtype), np.zeros((count + 1, limit + 1), np.int64)
+    of_units = np.full(limit + 1, -1)
+    for at in range(len(units)):
+        if of_units[units[at]] < 0 or values[at] > values[of_units[units[at]]]:
+            of_units[units[at]] = at
+    best[0], fewer = 0, -1
+    for need in range(1, limit + 1):
+        at = of_units[need]
+        if at < 0 or (fewer >= 0 and values[at] <= values[fewer]):
+            continue
+        fewer = at
+        for number in range(1, count + 1):
+            for total in range(need, limit + 1):
+                candidate = best[number - 1, total - need] + values[at]
+                if candidate > best[number, total]:
+                    best[number, total], last[number, total] = candidate, at
+    chosen, total = np.empty(count if best[count, limit] > never / 2 else 0, np.int64), limit
+    for place in range(len(chosen)):
+        chosen[place] = last[count - place, total]
+        total -= units[chosen[place]]
+    return best, chosen

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.formulations.pricing.mps.kernels import NONE, ROUNDED, delay_at
-from provision.formulations.pricing.mps.nodes import NEVER, SLIGHT, Node, fill, halves
+from provision.formulations.pricing.mps.nodes import NEVER, SLIGHT, Node, best_set, fill, halves
 from provision.formulations.pricing.mps.rate_points import CEILING, CORNERS, RatePoints, carried_rps, gpu_ms, root_nodes
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled, inner
@@ -182,7 +182,6 @@ def _bounded(points: RatePoints, choices: Choices, values: PlaceValues, offers: 
              ) -> tuple[float, float, int, tuple[float, float]]:
     """A bound on the values in a node, the best value so far, the number of patterns, and the prices of demands."""
     limit, count, many = points.limit, node.size, len(offers.units)
-    table = np.empty((many + 1, count + 1, limit + 1))
     prices, usual = np.array([node.cache_price, node.power_price]), points.gpu.usual
     found, chosen, less = np.inf, prices.copy(), np.empty(many)
     options, seen = np.empty(count, np.int64), np.zeros((effort.multipliers, count), np.int64)
@@ -195,18 +194,13 @@ def _bounded(points: RatePoints, choices: Choices, values: PlaceValues, offers: 
             for one in range(many):
                 less[one] = (offers.value[one, corner] - prices[0] * offers.cache[one]
                              - prices[1] * offers.power_w[one])
-            fill(offers.units, less, table, -np.inf)
-            bound = table[0, count, limit] + prices[0] * cache + prices[1] * power_w
+            best_of, chosen_of = best_set(offers.units, less, count, limit, -np.inf)
+            bound = best_of[count, limit] + prices[0] * cache + prices[1] * power_w
             if bound > most:
-                most, at, units, sum_cache, sum_w = bound, 0, limit, 0.0, 0.0
-                if table[0, count, limit] == -np.inf:
-                    continue
-                for place in range(count):
-                    while table[at + 1, count - place, units] == table[at, count - place, units]:
-                        at += 1
-                    options[place], units = offers.one[at], units - offers.units[at]
-                    sum_cache, sum_w = sum_cache + offers.cache[at], sum_w + offers.power_w[at]
-                off, off_w = cache - sum_cache, power_w - sum_w
+                most, off, off_w = bound, cache, power_w
+                for place, at in enumerate(chosen_of):
+                    options[place] = offers.one[at]
+                    off, off_w = off - offers.cache[at], off_w - offers.power_w[at]
         if most == -np.inf:
             return most, best, taken, (0.0, 0.0)
         seen[turn], fresh = options, True
@@ -304,11 +298,9 @@ def _corners(points: RatePoints, choices: Choices, values: PlaceValues, option: 
     if first <= 0 or clock <= 0:
         return
     loss = points.gpu.clock_loss * (most_w - power_w) if points.gpu.idle_w + power_w >= points.gpu.cap_w else 0.0
-    part = np.empty(CORNERS)  # the fractions of 1 request per ms of a batch
-    for end in range(2):
-        time = first if end == 0 else last
-        part[2 * end] = clock / (time + after * clock)
-        part[2 * end + 1] = part[2 * end] - loss * time / (time + after * clock) ** 2
+    start, end = clock / (first + after * clock), clock / (last + after * clock)
+    part = (start, start - loss * first / (first + after * clock) ** 2,  # the fractions of 1 request per ms of a batch
+            end, end - loss * last / (last + after * clock) ** 2)
     most[:] = 0.0
     for which in range(choices.first[option], choices.first[option + 1]):
         one = choices.order[which]
@@ -363,7 +355,7 @@ def _offers(points: RatePoints, choices: Choices, values: PlaceValues, node: Nod
     of its replicas is not limited, or the two have the same class.
     """
     order, first, kept = np.empty(len(choices.order), np.int64), np.zeros(len(choices.first), np.int64), 0
-    ats, least_value, most = np.empty(len(first), np.int64), np.empty(len(first)), np.empty(len(choices.order))
+    ats, taken, most = np.empty(len(first), np.int64), np.empty((len(first), 3)), np.empty(len(choices.order))
     least, least_w = (node.size - 1) * points.cache.min(), (node.size - 1) * points.power_w.min()
     for option in range(len(first) - 1):
         begin, end = choices.first[option], choices.first[option + 1]
@@ -379,10 +371,10 @@ def _offers(points: RatePoints, choices: Choices, values: PlaceValues, node: Nod
         if highest <= 0:
             continue
         beaten = False
+        own, own_w = points.cache[at], points.power_w[at]
         for other in range(kept):
             its = points.group[ats[other]]
-            if (least_value[other] >= highest and points.cache[ats[other]] <= points.cache[at]
-                    and points.power_w[ats[other]] <= points.power_w[at]
+            if (taken[other, 0] >= highest and taken[other, 1] <= own and taken[other, 2] <= own_w
                     and (its == points.group[at] or choices.copies[its] >= points.most)):
                 beaten = True
                 break
@@ -397,7 +389,7 @@ def _offers(points: RatePoints, choices: Choices, values: PlaceValues, node: Nod
         for which in range(begin, end):
             if most[which] >= lowest and most[which] > 0:
                 order[many], many = choices.order[which], many + 1
-        ats[kept], least_value[kept] = at, lowest
+        ats[kept], taken[kept, 0], taken[kept, 1], taken[kept, 2] = at, lowest, own, own_w
         kept += 1
         first[kept] = many
     narrowed = Choices(order[:first[kept]].copy(), first[:kept + 1].copy(), choices.copies)
