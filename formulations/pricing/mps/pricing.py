@@ -184,7 +184,8 @@ def _bounded(points: RatePoints, choices: Choices, values: PlaceValues, offers: 
     limit, count, many = points.limit, node.size, len(offers.units)
     prices, usual = np.array([node.cache_price, node.power_price]), points.gpu.usual
     found, chosen, less = np.inf, prices.copy(), np.empty(many)
-    options, seen = np.empty(count, np.int64), np.zeros((effort.multipliers, count), np.int64)
+    options, pattern = np.empty((2, count), np.int64)
+    seen = np.zeros((effort.multipliers, count), np.int64)
     for turn in range(effort.multipliers):
         most, off, off_w = -np.inf, 0.0, 0.0
         for corner in range(CORNERS):
@@ -207,7 +208,7 @@ def _bounded(points: RatePoints, choices: Choices, values: PlaceValues, offers: 
         for before in range(turn):
             fresh = fresh and (seen[before] != options).any()
         if fresh and taken < len(worth):
-            value, pattern = _pattern(points, choices, values, options)
+            value = _pattern(points, choices, values, options, pattern)
             if value > floor:
                 worth[taken], members[taken, :count] = value, pattern
                 best, taken = max(best, value), taken + 1
@@ -245,7 +246,8 @@ def _listed(points: RatePoints, choices: Choices, values: PlaceValues, offers: O
     table = np.empty((many + 1, count + 1, limit + 1))
     fill(offers.units, less, table, -np.inf)
     place, used, total = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64), np.zeros(count + 1)
-    cache, power_w, depth, options = np.zeros(count + 1), np.zeros(count + 1), 0, np.empty(count, np.int64)
+    cache, power_w, depth = np.zeros(count + 1), np.zeros(count + 1), 0
+    options, pattern = np.empty((2, count), np.int64)
     while depth >= 0:
         one, free = place[depth], limit - used[depth]
         target = max(float(floor), best * (1 + close)) - given
@@ -268,7 +270,7 @@ def _listed(points: RatePoints, choices: Choices, values: PlaceValues, offers: O
         if child < count:
             place[child], depth = one, child
             continue
-        value, pattern = _pattern(points, choices, values, options)
+        value = _pattern(points, choices, values, options, pattern)
         if value > floor and taken < len(worth):
             worth[taken], members[taken, :count] = value, pattern
             taken += 1
@@ -277,9 +279,10 @@ def _listed(points: RatePoints, choices: Choices, values: PlaceValues, offers: O
 
 
 @inner
-def _corners(points: RatePoints, choices: Choices, values: PlaceValues, option: int, node: Node, most: Floats) -> None:
-    """Write values at the corners of a node, (corners,): an option's value is nowhere above their bilinear
-    interpolation.
+def _corners(points: RatePoints, choices: Choices, values: PlaceValues, option: int, node: Node, carried: Floats,
+             most: Floats) -> None:
+    """Lower the values ``most`` at the corners of a node, (corners,): an option's value is nowhere above their bilinear
+    interpolation. They begin at the option's highest value; ``carried`` are the requests/s of its points there.
 
     A rate is convex in cache demand; in power it is concave above the power cap, and is replaced by its tangent. A
     value that is piecewise linear in the rate is replaced by a line that it nowhere exceeds.
@@ -287,8 +290,6 @@ def _corners(points: RatePoints, choices: Choices, values: PlaceValues, option: 
     at = choices.order[choices.first[option]]
     (cache, most_cache), (power_w, most_w), own = node.cache, node.power_w, points.cache[at]
     busy = gpu_ms(points, at, node.size, cache, power_w, -ROUNDED)
-    full = _best_point(points, choices, values, option, busy)
-    most[:] = full[1]
     after = points.after_ms[at]
     if not points.straight or points.power_ms[at] != 0 or after < 0 or node.size == 1:
         return
@@ -303,13 +304,9 @@ def _corners(points: RatePoints, choices: Choices, values: PlaceValues, option: 
             end, end - loss * last / (last + after * clock) ** 2)
     most[:] = 0.0
     for which in range(choices.first[option], choices.first[option + 1]):
-        one = choices.order[which]
-        carried = carried_rps(points, one, busy)
-        if carried <= 0:
-            continue
-        group, hold = points.group[one], busy + after
+        group, hold = points.group[choices.order[which]], busy + after
         rps, value, ceiling = values.rps[group], values.value[group], points.most_rps[group] * (1 + FORGIVEN)
-        scale = carried * hold * (1 + FORGIVEN)
+        scale = carried[which] * hold * (1 + FORGIVEN)
         high, low = scale * part[0], max(scale * part[CORNERS - 1], 0.0)
         top = value_at(rps, value, min(high, ceiling))
         slope = np.inf
@@ -331,8 +328,14 @@ def _corners(points: RatePoints, choices: Choices, values: PlaceValues, option: 
 @inner
 def _value(points: RatePoints, values: PlaceValues, at: int, busy: float) -> float:
     """The value of a point whose batches take ``busy`` ms, within the limits of bounds; 0 if it violates its SLO."""
+    return _worth(points, values, at, carried_rps(points, at, busy))
+
+
+@inner
+def _worth(points: RatePoints, values: PlaceValues, at: int, carried: float) -> float:
+    """The value of a point that carries some requests/s, within the limits of bounds."""
     one = points.group[at]
-    carried = min(carried_rps(points, at, busy), points.most_rps[one])
+    carried = min(carried, points.most_rps[one])
     return value_at(values.rps[one], values.value[one], carried * (1 + FORGIVEN)) if carried > 0 else 0.0
 
 
@@ -355,49 +358,59 @@ def _offers(points: RatePoints, choices: Choices, values: PlaceValues, node: Nod
     of its replicas is not limited, or the two have the same class.
     """
     order, first, kept = np.empty(len(choices.order), np.int64), np.zeros(len(choices.first), np.int64), 0
-    ats, taken, most = np.empty(len(first), np.int64), np.empty((len(first), 3)), np.empty(len(choices.order))
-    least, least_w = (node.size - 1) * points.cache.min(), (node.size - 1) * points.power_w.min()
+    ats, taken, highest = np.empty(len(first), np.int64), np.empty((len(first), 3)), np.empty(len(first))
+    carried, most, least, least_w = np.empty(len(choices.order)), np.empty(len(choices.order)), np.inf, np.inf
+    for option in range(len(first) - 1):
+        at = choices.order[choices.first[option]]
+        least, least_w = min(least, points.cache[at]), min(least_w, points.power_w[at])
+    least, least_w = (node.size - 1) * least, (node.size - 1) * least_w
     for option in range(len(first) - 1):
         begin, end = choices.first[option], choices.first[option + 1]
         at = choices.order[begin]
-        if (points.units[at] + node.size - 1 > points.limit or points.cache[at] + least > node.cache[1] + SLIGHT
-                or points.power_w[at] + least_w > node.power_w[1] + SLIGHT):
+        cache, power_w = points.cache[at], points.power_w[at]
+        if (points.units[at] + node.size - 1 > points.limit or cache + least > node.cache[1] + SLIGHT
+                or power_w + least_w > node.power_w[1] + SLIGHT):
             continue
-        busy = gpu_ms(points, at, node.size, node.cache[0], node.power_w[0], -ROUNDED)
-        highest = 0.0
+        busy, top = gpu_ms(points, at, node.size, node.cache[0], node.power_w[0], -ROUNDED), 0.0
         for which in range(begin, end):
-            most[which] = _value(points, values, choices.order[which], busy)
-            highest = max(highest, most[which])
-        if highest <= 0:
+            carried[which] = carried_rps(points, choices.order[which], busy)
+            most[which] = _worth(points, values, choices.order[which], carried[which])
+            top = max(top, most[which])
+        if top <= 0 or _beaten(points, choices, at, top, taken[:kept], ats):
             continue
-        beaten = False
-        own, own_w = points.cache[at], points.power_w[at]
-        for other in range(kept):
-            its = points.group[ats[other]]
-            if (taken[other, 0] >= highest and taken[other, 1] <= own and taken[other, 2] <= own_w
-                    and (its == points.group[at] or choices.copies[its] >= points.most)):
-                beaten = True
-                break
-        if beaten:
-            continue
-        busy = gpu_ms(points, at, node.size, node.cache[1], node.power_w[1], ROUNDED)
-        lowest = 0.0
+        busy, lowest = gpu_ms(points, at, node.size, node.cache[1], node.power_w[1], ROUNDED), 0.0
         for which in range(begin, end):
             if most[which] > lowest:
                 lowest = max(lowest, _value(points, values, choices.order[which], busy))
         many = first[kept]
         for which in range(begin, end):
             if most[which] >= lowest and most[which] > 0:
-                order[many], many = choices.order[which], many + 1
-        ats[kept], taken[kept, 0], taken[kept, 1], taken[kept, 2] = at, lowest, own, own_w
+                order[many], carried[many], many = choices.order[which], carried[which], many + 1
+        ats[kept], highest[kept] = at, top
+        taken[kept, 0], taken[kept, 1], taken[kept, 2] = lowest, cache, power_w
         kept += 1
         first[kept] = many
     narrowed = Choices(order[:first[kept]].copy(), first[:kept + 1].copy(), choices.copies)
     back = np.arange(kept - 1, -1, -1)
     corners = np.empty((kept, CORNERS))
     for one in range(kept):
-        _corners(points, narrowed, values, back[one], node, corners[one])
+        corners[one] = highest[back[one]]
+        _corners(points, narrowed, values, back[one], node, carried, corners[one])
     return narrowed, Offers(points.units[ats[back]], corners, points.cache[ats[back]], points.power_w[ats[back]], back)
+
+
+@inner
+def _beaten(points: RatePoints, choices: Choices, at: int, top: float, taken: Floats, ats: Ints) -> bool:
+    """Whether an option of some highest value is dominated by others, whose least values, cache demands and power are
+    ``taken``; ``at`` and ``ats`` are points of the option and of the others.
+    """
+    cache, power_w, one = points.cache[at], points.power_w[at], points.group[at]
+    for other in range(len(taken)):
+        if taken[other, 0] >= top and taken[other, 1] <= cache and taken[other, 2] <= power_w:
+            its = points.group[ats[other]]
+            if its == one or choices.copies[its] >= points.most:
+                return True
+    return False
 
 
 @inner
@@ -410,13 +423,12 @@ def _complete(points: RatePoints, choices: Choices, options: Ints, option: int) 
 
 
 @inner
-def _pattern(points: RatePoints, choices: Choices, values: PlaceValues, options: Ints) -> tuple[float, Ints]:
-    """The pattern of some options: its value, 0 if it is infeasible, and its points."""
+def _pattern(points: RatePoints, choices: Choices, values: PlaceValues, options: Ints, members: Ints) -> float:
+    """The value of the pattern of some options, 0 if it is infeasible; its points are written to ``members``."""
     count, cache, power_w, total = len(options), 0.0, 0.0, 0.0
-    members = np.empty(count, np.int64)
     for place, option in enumerate(options):
         if _complete(points, choices, options[:place], option):
-            return 0.0, members
+            return 0.0
         first = choices.order[choices.first[option]]
         cache, power_w = cache + points.cache[first], power_w + points.power_w[first]
     for place in range(count):
@@ -424,6 +436,6 @@ def _pattern(points: RatePoints, choices: Choices, values: PlaceValues, options:
         busy = gpu_ms(points, first, count, cache, power_w, -ROUNDED)
         members[place], value = _best_point(points, choices, values, options[place], busy)
         if value <= 0:
-            return 0.0, members
+            return 0.0
         total += value
-    return total, members
+    return total

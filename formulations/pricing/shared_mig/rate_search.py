@@ -102,7 +102,7 @@ def _descend(options: RateOptions, prices: GroupValues, useful: Ints, value: Flo
     worths = [_worth(options, useful, value, busy, total, time * turned) for turned in TURNED]
     many, opened, best, members = len(useful), 0, floor, useful[:0].copy()
     chosen, left = np.zeros(total + 1, np.int64), np.zeros(total + 2, np.int64)
-    place = np.zeros(total + 2, np.int64)
+    place, scratch = np.zeros(total + 2, np.int64), np.empty((2, len(prices.per_rps)))
     most_with = np.zeros((total + 1, many))
     depth = 0
     left[0] = total
@@ -124,7 +124,7 @@ def _descend(options: RateOptions, prices: GroupValues, useful: Ints, value: Flo
         chosen[depth] = one
         rest = left[depth] - options.processes[one]
         if rest == 0:
-            reached = _value(options, prices, chosen, depth + 1, total) if depth else 0.0
+            reached = _value(options, prices, chosen, depth + 1, total, scratch) if depth else 0.0
             if reached > best:
                 best, members = reached, chosen[: depth + 1].copy()
             place[depth] += 1
@@ -278,17 +278,18 @@ def _bound(options: RateOptions, prices: GroupValues, useful: Ints, worth: Float
         for which in range(2):
             own[which, group, processes] = max(own[which, group, processes], worth[which, row, cell])
         most = max(most, processes)
-    table = np.zeros(rest + 1)
+    table, several, limited = np.zeros((3, rest + 1))
     for group in range(groups):
-        several = _several(own[0, group, : most + 1], rest, counted[group], prices.bonus[group]) + had[0, group]
-        if several[rest] > had[1, group]:
-            limited = _several(own[1, group, : most + 1], rest, counted[group], prices.bonus[group]) + had[1, group]
-            several = np.minimum(several, limited)
+        _several(own[0, group, : most + 1], counted[group], prices.bonus[group], several)
+        if several[rest] + had[0, group] > had[1, group]:
+            _several(own[1, group, : most + 1], counted[group], prices.bonus[group], limited)
+            for units in range(rest + 1):
+                several[units] = min(several[units], limited[units] + had[1, group] - had[0, group])
         for units in range(rest, -1, -1):
             best = -np.inf
             for used in range(units + 1):
                 best = max(best, table[units - used] + several[used])
-            table[units] = best
+            table[units] = best + had[0, group]
     for row in range(first, len(useful)):
         if values[row] > -np.inf:
             offers[row] = max(values[row], 0.0) + table[rest - options.processes[useful[row]]] + time
@@ -296,14 +297,16 @@ def _bound(options: RateOptions, prices: GroupValues, useful: Ints, worth: Float
 
 
 @inner
-def _several(own: Floats, rest: int, counted: float, bonus: float) -> Floats:
-    """(0 to ``rest`` processes,) an upper bound on the value of replicas of one group with so many processes together.
+def _several(own: Floats, counted: float, bonus: float, values: Floats) -> None:
+    """Write to ``values`` (0 to the most processes,) an upper bound on the value of replicas of one group with so many
+    processes together.
 
     ``own`` is the value of a replica by its number of processes. It includes the ``bonus``, which only ``counted``
     replicas have.
     """
+    rest = len(values) - 1
     less = 0.0 if counted >= rest else bonus
-    values = np.zeros(rest + 1)
+    values[0] = 0.0
     for units in range(1, rest + 1):
         values[units] = values[units - 1]
         for processes in range(1, min(units, len(own) - 1) + 1):
@@ -312,16 +315,17 @@ def _several(own: Floats, rest: int, counted: float, bonus: float) -> Floats:
         for units in range(rest, 0, -1):
             for processes in range(1, min(units, len(own) - 1) + 1):
                 values[units] = max(values[units], values[units - processes] + own[processes])
-    return values
 
 
 @inner
-def _value(options: RateOptions, prices: GroupValues, chosen: Ints, many: int, total: int) -> float:
+def _value(options: RateOptions, prices: GroupValues, chosen: Ints, many: int, total: int, scratch: Floats) -> float:
     """The value of a pattern at the highest rates of the cells of its hold times; minus infinity if a replica may carry
-    nothing, or if the pattern does not fit the memory.
+    nothing, or if the pattern does not fit the memory. ``scratch`` (2, groups) is overwritten.
     """
-    counted_rps, number, value, memory_gib = np.zeros(len(prices.per_rps)), np.zeros(len(prices.per_rps)), 0.0, 0.0
-    none, cells = np.zeros(0), options.rps.shape[1]
+    counted_rps, number, value, memory_gib = scratch[0], scratch[1], 0.0, 0.0
+    none, cells = options.first_ms[:0], options.rps.shape[1]
+    for group in range(len(counted_rps)):
+        counted_rps[group] = number[group] = 0.0
     for place in range(many):
         one = chosen[place]
         memory_gib += options.memory_gib[one]
@@ -362,7 +366,8 @@ def climb(options: RateOptions, prices: GroupValues, start: Ints, many: int) -> 
     """
     useful = np.flatnonzero((prices.per_rps[options.group] > 0) | (prices.bonus[options.group] > 0))
     most, now, tried = options.think_ms.shape[1], start.copy(), start.copy()
-    value = _sum(options, prices, now, many)
+    scratch = np.empty((2, len(prices.per_rps)))
+    value = _sum(options, prices, now, many, scratch)
     while True:
         best, best_place, best_one = value, -2, -1
         for place in range(-1, many):
@@ -379,7 +384,7 @@ def climb(options: RateOptions, prices: GroupValues, start: Ints, many: int) -> 
                     size -= 1
                 else:
                     tried[place] = useful[at]
-                found = _sum(options, prices, tried, size)
+                found = _sum(options, prices, tried, size, scratch)
                 if found > best + ASIDE * max(abs(best), 1.0):
                     best, best_place, best_one = found, place, useful[at] if at >= 0 else -1
         if best_place == -2:
@@ -396,11 +401,11 @@ def climb(options: RateOptions, prices: GroupValues, start: Ints, many: int) -> 
 
 
 @inner
-def _sum(options: RateOptions, prices: GroupValues, chosen: Ints, many: int) -> float:
-    """The value of a pattern; -1 if it is not feasible."""
+def _sum(options: RateOptions, prices: GroupValues, chosen: Ints, many: int, scratch: Floats) -> float:
+    """The value of a pattern; -1 if it is not feasible. ``scratch`` (2, groups) is overwritten."""
     total = 0
     for place in range(many):
         total += options.processes[chosen[place]]
     if total > options.think_ms.shape[1] or total == 0:
         return 0.0 if total == 0 else -1.0
-    return max(_value(options, prices, chosen, many, total), -1.0)
+    return max(_value(options, prices, chosen, many, total, scratch), -1.0)
