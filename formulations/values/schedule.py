@@ -90,7 +90,7 @@ class ValueSchedule:
     """
 
     sizes: tuple[Size, ...] = (Size(32, 12), Size(64, 32), Size(96, 64))
-    classes: tuple[int, ...] = (12, 64, 128)
+    classes: tuple[int, ...] = (12, 128)
     turn_s: float = 3.0
     plan_share: float = 0.6
     longer: float = 2.5
