@@ -19,7 +19,7 @@ from provision.formulations.search.problem import Problem
 from provision.formulations.search.regrouping import in_parts
 from provision.formulations.search.segments import best_segments
 from provision.formulations.search.type_counts import TypeCounts
-from provision.formulations.values.bound import ClassBounds
+from provision.formulations.values.bound import ValueBound, applies, value_bound
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.search import Outcome, Progress, Search, Termination
 
@@ -81,8 +81,8 @@ def _planned(problem: Problem, progress: Progress, plans: Plans | None) -> tuple
     if prices is not None:
         turns = [partial(prove_by_prices, prices, progress), *([] if plans is None else plans(progress))]
         go_on(turns, progress, SCHEDULE.prices_s)
-        if math.isinf(prices.bound.proof.bound):
-            return "proved", prices.bound.proof
+        if math.isinf(prices.proof.bound):
+            return "proved", prices.proof
     if progress.plan is not None and not progress.search.left_s:
         progress.prove(problem.objective(first_bound(problem)))
         return "time_limit", None
@@ -138,19 +138,19 @@ def _prove_further(problem: Problem, progress: Progress) -> None:
         progress.prove(one if 0 < one < math.inf else None)  # column generation proves that a fleet is too small
 
 
-def _prices(problem: Problem, progress: Progress) -> ClassBounds | None:
+def _prices(problem: Problem, progress: Progress) -> ValueBound | None:
     """The bounds by prices of replicas. None for few workloads (patterns that carry rates prove more), if no workload
-    can be split (roles prove the same sooner), or where ``ClassBounds`` does not apply.
+    can be split (roles prove the same sooner), or where such a bound does not apply.
     """
     instance = problem.instance
     others = len(instance.workloads) <= MOST_NAMED or problem.single
-    return None if others or not ClassBounds.applies(instance) else ClassBounds(instance, progress.search.seed)
+    return None if others or not applies(instance) else value_bound(instance, progress.search.seed)
 
 
-def prove_by_prices(prices: ClassBounds, progress: Progress, seconds: float) -> bool:
+def prove_by_prices(prices: ValueBound, progress: Progress, seconds: float) -> bool:
     """The Turn of bounds by prices of replicas, of at least a round if there is time for one."""
-    prices.prove(progress, max(seconds, prices.bound.next_s * SCHEDULE.patience))
-    return not prices.ended and prices.bound.next_s < progress.search.left_s
+    prices.prove(progress, max(seconds, prices.next_s * SCHEDULE.patience))
+    return not prices.ended and prices.next_s < progress.search.left_s
 
 
 def first_bound(problem: Problem) -> float:

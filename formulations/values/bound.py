@@ -49,17 +49,13 @@ class ValueBound:
         Classes of all its workloads that need a replica.
     seed
         Seed of the local search for patterns.
-    before
-        A bound over fewer classes, whose prices are taken over.
 
     Attributes
     ----------
     next_s, priced_s
         The seconds that the last round took, and its pricing.
-    finest
-        Whether the program becomes finer before classes do; only the first bound's does not.
     closed
-        Whether no further round is useful: none raises the bound, or finer classes do so sooner.
+        Whether no further round raises the bound.
     values, center, worth, best
         The values of replicas that proved the best bound (None before the first round), the prices from which they
         came, (pools,) what no GPU is worth more than at these values, and the bound in multiples of the dearest GPU's
@@ -68,12 +64,10 @@ class ValueBound:
         The patterns found so far, and those that are columns of the linear program.
     """
 
-    def __init__(self, instance: Instance, classes: Sequence[WorkloadClass], seed: int,
-                 before: "ValueBound | None" = None) -> None:
+    def __init__(self, instance: Instance, classes: Sequence[WorkloadClass], seed: int) -> None:
         self.classes, self.draw, self.finer = list(classes), np.random.default_rng(seed), 0
         self.problem = problem = Problem(instance, [one.group(longest=True) for one in classes], relaxed_problem=True)
-        self.proof: TypeCounts = TypeCounts(problem.pools, problem.most_gpus) if before is None else before.proof
-        self.finest, self.closed = before is not None, False
+        self.proof, self.closed = TypeCounts(problem.pools, problem.most_gpus), False
         self.values: PlaceValues | None = None
         self.center: Prices | None = None
         self.worth: list[float] = []
@@ -85,13 +79,13 @@ class ValueBound:
         self.slos_ms = np.array([one.slo_ms[1] for one in classes])
         self.patterns, self.entered = Patterns(problem), np.zeros(0, int)
         self.choices = [choices_of(points, self.kind) for points in self.patterns.points]
-        self.most_rps = self._begin(listed=before is None)
+        self.most_rps = self._begin()
         self.served = bool((self.most_rps > 0).all())
-        self.nodes, self.program = self._grid(before)
+        self.nodes, self.program = self._grid(None)
 
-    def _begin(self, listed: bool) -> Floats:
-        """Add all patterns of one replica and, if small ones shall be ``listed``, some of the longest SLO of each kind.
-        Return (kinds,) the most requests/s of a replica that count.
+    def _begin(self) -> Floats:
+        """Add all patterns of one replica, and some small ones of the longest SLO of each kind. Return (kinds,) the
+        most requests/s of a replica that count.
         """
         best_rps = np.minimum(self.problem.single_rps.max(axis=1), [one.rates_rps[0] for one in self.classes])
         numbers = range(len(self.kinds))
@@ -100,14 +94,13 @@ class ValueBound:
             alone = small_patterns(points, 1, SCHEDULE.alone).members
             np.maximum.at(best_rps, points.group[alone[:, 0]], together_rps(points, alone)[:, 0])
             self.patterns.add(file, alone)
-            if listed:
-                self.patterns.add(file, small_patterns(points, SCHEDULE.small, SCHEDULE.listed, longest).members)
+            self.patterns.add(file, small_patterns(points, SCHEDULE.small, SCHEDULE.listed, longest).members)
         return np.array([best_rps[self.kind == one].max() * bool((best_rps[self.kind == one] > 0).all())
                          for one in numbers])
 
-    def _grid(self, before: "ValueBound | None") -> tuple[ValueNodes, ValueProgram]:
+    def _grid(self, before: ValueNodes | None) -> tuple[ValueNodes, ValueProgram]:
         """The nodes with the present number of rates, and the program over patterns of one replica and known
-        columns. The prices of a bound with fewer nodes or classes are taken over.
+        columns. The prices that proved the best bound at fewer nodes, ``before``, are taken over.
         """
         fine, numbers = SCHEDULE.fineness[self.finer], range(len(self.kinds))
         steps = np.array([fine.steps and bool(self.single[self.kind == one].all()) for one in numbers])
@@ -117,10 +110,9 @@ class ValueBound:
             node_rates(rates_rps, max(float(rps), 1.0) * (1 + 2 * FORGIVEN), bool(step), fine.rates, SCHEDULE.lowest)
             for rates_rps, rps, step in zip(rates, self.most_rps, steps, strict=True)]), steps, SCHEDULE.slos)
         values = nodes.levels[nodes.of_node].ravel()
-        if before is not None and before.center is not None:
-            kinds = [before.kinds[key] for key in self.kinds]
-            values = nodes.taken_over(before.nodes, before.center.nodes, kinds)
-            self.center, self.best = before.center._replace(nodes=values), before.best
+        if before is not None and self.center is not None:
+            values = nodes.taken_over(before, self.center.nodes)
+            self.center = self.center._replace(nodes=values)
         program = ValueProgram(self.problem, nodes, self.classes, values, fine.cells)
         self._enter(program, np.union1d(self.entered, self.patterns.alone))
         served, slice_type = np.nonzero(self.problem.single_rps)
@@ -135,15 +127,15 @@ class ValueBound:
     def rounds(self, until: Deadline) -> Iterator[float]:
         """Yield the proven bound, in units of price, after every round of pricing.
 
-        At first the values have few levels, and more of them once the bound is close to the linear program's value;
-        then a bound that is not the ``finest`` is ``closed``. The others are when no pattern is new at the finest
-        levels, or the bound is very close. The rounds also end when the next one would take too long, given the time of
-        the last one. The very first round always runs. Further calls go on.
+        At first the values have few levels, and more of them once the bound is close to the linear program's value. The
+        bound is ``closed`` when no pattern is new at the finest levels, or when it is very close. The rounds also end
+        when the next one would take too long, given the time of the last one. The very first round always runs. Further
+        calls go on.
         """
         more = self.served and not self.closed
         while more and (self.values is None or self.next_s < until.left_s):
             watch = Stopwatch()
-            duals = self.center if self.values is None and self.center is not None else self._solved(until)
+            duals = self._solved(until)
             self.closed = duals is None
             if duals is None or (self.values is not None and self.priced_s > until.left_s):
                 return
@@ -155,8 +147,22 @@ class ValueBound:
             yield self.proof.bound
             if not more or self.best > self.program.value * (1 - SCHEDULE.fineness[self.finer].within):
                 unsettled = more and self.best < self.program.value * (1 - SCHEDULE.exact.close)
-                more = self.finest and (self._refined() or unsettled)
+                more = self._refined() or unsettled
         self.closed = self.closed or not more
+
+    @property
+    def ended(self) -> bool:
+        """Whether no further round is useful, for example because it is proven that there is no plan."""
+        return math.isinf(self.proof.bound) or self.closed
+
+    def prove(self, progress: Progress, seconds: float) -> None:
+        """Tighten the bound for some seconds, and record it whenever it rises, unless it proves that no plan exists."""
+        for units in self.rounds(progress.search.within(seconds)) if progress.search.left_s > 0 else ():
+            if math.isinf(units):
+                return
+            progress.prove(self.problem.objective(units) if units > 0 else None)
+            if progress.enough:
+                return
 
     def _solved(self, until: Deadline) -> Prices | None:
         """The duals of the linear program over all patterns found so far, and over those that local search finds until
@@ -196,7 +202,7 @@ class ValueBound:
         if self.finer + 1 == len(SCHEDULE.fineness) or self.nodes.steps.all():
             return False
         self.finer += 1
-        self.nodes, self.program = self._grid(self)
+        self.nodes, self.program = self._grid(self.nodes)
         return True
 
     def _prove(self, duals: Prices, values: PlaceValues) -> bool:
@@ -263,63 +269,15 @@ FEATURES = {"several_gpu_types", "limited_counts", "with_mig", "without_mig", "w
 """What instances may have that are bounded in this way. Their shared GPUs must have data of interference."""
 
 
-class ClassBounds:
-    """Bounds over ever more classes: one over few classes is known within a second or two; its prices begin the next.
+def applies(instance: Instance) -> bool:
+    """Whether an instance can be bounded in this way."""
+    sharing = [one for entry in instance.fleet if entry.mps for one in instance.sharing_files(entry.gpu)]
+    known = bool(sharing) and all(isinstance(one, IgniterProfiles | Colocation) for one in sharing)
+    return known and needs(instance) <= FEATURES and not instance.workflows and any(
+        instance.planned_rps(one) > 0 for one in instance.workloads)
 
-    Parameters
-    ----------
-    instance
-        The problem, for which ``applies`` must hold.
-    seed
-        Seed of the local search for patterns.
 
-    Attributes
-    ----------
-    bound
-        The present ValueBound.
-    """
-
-    def __init__(self, instance: Instance, seed: int) -> None:
-        self.instance, self.seed = instance, seed
-        needed = [at for at, one in enumerate(instance.workloads) if instance.planned_rps(one) > 0]
-        self.finer = [classes_of(instance, needed, many) for many in SCHEDULE.classes]
-        self.bound = ValueBound(instance, self.finer.pop(0), seed)
-
-    @property
-    def ended(self) -> bool:
-        """Whether no further round is useful, for example because it is proven that there is no plan."""
-        return math.isinf(self.bound.proof.bound) or (self.bound.closed and not self.finer)
-
-    @staticmethod
-    def applies(instance: Instance) -> bool:
-        """Whether an instance can be bounded in this way."""
-        sharing = [one for entry in instance.fleet if entry.mps for one in instance.sharing_files(entry.gpu)]
-        known = bool(sharing) and all(isinstance(one, IgniterProfiles | Colocation) for one in sharing)
-        return known and needs(instance) <= FEATURES and not instance.workflows and any(
-            instance.planned_rps(one) > 0 for one in instance.workloads)
-
-    def rounds(self, until: Deadline) -> Iterator[float]:
-        """Yield the proven bound after every round until a deadline, as a value of the objective. Further calls go on.
-
-        No round begins that is expected to end after the deadline.
-        """
-        while self.bound.next_s < until.left_s:
-            for units in self.bound.rounds(until):
-                if units > 0:
-                    yield self.bound.problem.objective(units)
-            if not self.finer or until.over or not self.bound.closed:
-                return
-            several = self.finer.pop(0)
-            if len(several) > len(self.bound.classes):
-                self.bound = ValueBound(self.instance, several, self.seed, self.bound)
-            else:
-                self.bound.finest, self.bound.closed = True, False
-
-    def prove(self, progress: Progress, seconds: float) -> None:
-        """Tighten the bound for some seconds, and record it whenever it rises, unless it proves that no plan exists."""
-        for bound in self.rounds(progress.search.within(seconds)):
-            if math.isinf(bound):
-                return
-            progress.prove(bound)
-            if progress.enough:
-                return
+def value_bound(instance: Instance, seed: int) -> ValueBound:
+    """The bound of an instance to which it ``applies``; ``seed`` is that of the local search for patterns."""
+    needed = [at for at, one in enumerate(instance.workloads) if instance.planned_rps(one) > 0]
+    return ValueBound(instance, classes_of(instance, needed, SCHEDULE.classes), seed)

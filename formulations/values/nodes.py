@@ -98,22 +98,11 @@ class ValueNodes:
         found[:, 0] = 0.0
         return found
 
-    def taken_over(self, before: "ValueNodes", values: Floats, kinds: Sequence[int]) -> Floats:
-        """(rows,) the values that other nodes have at these nodes: at the same rate, and the next longer SLO.
-
-        Parameters
-        ----------
-        before, values
-            The other nodes, and (rows,) their values.
-        kinds
-            (kinds,) the number of each kind among those of the other nodes.
+    def taken_over(self, before: "ValueNodes", values: Floats) -> Floats:
+        """(rows,) the values at these nodes, given those at nodes of the same SLOs with other levels, (rows before,).
         """
-        table, found = before.table(values), list[Floats]()
-        for kind, slo_ms in zip(self.of_node, self.slo_ms, strict=True):
-            rows = [at for at, one in enumerate(before.of_node) if one == kinds[kind]]
-            row = min(rows, key=lambda at: (before.slo_ms[at] < slo_ms, abs(before.slo_ms[at] - slo_ms)))
-            found.append(np.interp(self.levels[kind], before.levels[kinds[kind]], table[row]))
-        return np.concatenate(found)
+        return np.concatenate([np.interp(self.levels[kind], before.levels[kind], row)
+                               for kind, row in zip(self.of_node, before.table(values), strict=True)])
 
     def of_classes(self, values: Floats) -> PlaceValues:
         """The values of places of all classes as piecewise linear functions, given the nodes' values (rows,)."""

@@ -39,8 +39,8 @@ class ValueSchedule:
     sizes
         Classes and ranges of successive plans. With more of them, plans are better, and take longer.
     classes, turn_s
-        The most classes of successive bounds, which make a bound tighter, and later; and the seconds of a turn of
-        bounds, if only plans of classes take turns with them.
+        The most classes of a bound, which make it tighter, and later; and the seconds of a turn of bounds, if only
+        plans of classes take turns with them.
     plan_share
         The fraction of the remaining time that the program of the plan may take.
     longer
@@ -90,7 +90,7 @@ class ValueSchedule:
     """
 
     sizes: tuple[Size, ...] = (Size(32, 12), Size(64, 32), Size(96, 64))
-    classes: tuple[int, ...] = (12, 128)
+    classes: int = 128
     turn_s: float = 3.0
     plan_share: float = 0.6
     longer: float = 2.5

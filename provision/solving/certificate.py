@@ -17,7 +17,7 @@ from provision.formulations.master.generation import Generation
 from provision.formulations.search.fleet import Pool as ProblemPool
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.type_counts import FINE
-from provision.formulations.values.bound import ClassBounds
+from provision.formulations.values.bound import applies, value_bound
 from provision.heuristics.core.mixing import cuts_of
 from provision.models.base.arrays import Ints
 from provision.models.base.clock import Deadline
@@ -151,13 +151,12 @@ def _of_places(problem: Problem, until: Deadline, enough: float | None) -> list[
 def _of_values(problem: Problem, until: Deadline, enough: float | None) -> list[_Prices]:
     """The values of replicas that prove the best bound, as steps, where workloads that share GPUs may be split."""
     instance = problem.instance
-    if not ClassBounds.applies(instance):
+    if not applies(instance):
         return []
-    bounds = ClassBounds(instance, seed=0)
-    for bound in bounds.rounds(until):
-        if enough is not None and bound >= enough:
+    found, steps, needs = value_bound(instance, seed=0), dict[str, Steps](), dict[str, int]()
+    for units in found.rounds(until):
+        if enough is not None and found.problem.objective(units) >= enough:
             break
-    found, steps, needs = bounds.bound, dict[str, Steps](), dict[str, int]()
     if found.values is None or found.center is None:
         return []
     for at, one in enumerate(found.classes):

@@ -10,7 +10,7 @@ from provision import read, solve, verify
 from provision.formulations.master import solve as master
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.mps import roles
-from provision.formulations.values.bound import ClassBounds
+from provision.formulations.values.bound import value_bound
 from provision.instances.generators.families import generate
 from provision.models.base.clock import present_stop
 from provision.models.problem.search import Progress, Search
@@ -123,10 +123,10 @@ def test_prices_of_replicas_prove_a_fleet_too_small():
 
 
 def test_prices_of_replicas_bound_many_workloads():
-    """Prices of replicas prove a bound within seconds, which a plan of 38 GPUs does not beat."""
+    """Prices of replicas prove a bound within seconds; a plan of 40 GPUs is known."""
     instance = generate(120, 0)
     free = [one.model_copy(update={"max_replicas": None}) for one in instance.workloads]
     instance = instance.replace(workloads=free)
     progress = Progress(instance, Search(60))
-    master.prove_by_prices(ClassBounds(instance, 0), progress, 3.0)
-    assert 3.06 < progress.bound <= 38 * 3.06 * (1 + 1e-9)
+    master.prove_by_prices(value_bound(instance, 0), progress, 3.0)
+    assert 3.06 < progress.bound <= 40 * 3.06 * (1 + 1e-9)

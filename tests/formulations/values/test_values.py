@@ -9,7 +9,7 @@ import provision
 from provision.formulations.pricing.mps.kernels import NONE
 from provision.formulations.pricing.mps.pricing import Effort, PlaceValues, best_patterns
 from provision.formulations.pricing.mps.rate_points import together_rps
-from provision.formulations.values.bound import ClassBounds, ValueBound
+from provision.formulations.values.bound import ValueBound, value_bound
 from provision.formulations.values.classes import classes_of
 from provision.formulations.values.climb import climbed
 from provision.formulations.values.levels import cheapest, levels_of, replica_sets
@@ -115,7 +115,7 @@ def test_finer_nodes_keep_the_function(seed: int) -> None:
     for few, more in itertools.pairwise(nodes(many) for many in numbers):
         value = np.cumsum(draw.exponential(1.0, few.shape) * draw.integers(0, 2, few.shape), axis=1)
         value[:, 0] = 0.0
-        taken_over = more.of_classes(more.taken_over(few, value.ravel(), [0]))
+        taken_over = more.of_classes(more.taken_over(few, value.ravel()))
         for one, before in enumerate(few.of_classes(value.ravel()).value):
             found = np.interp(rates_rps, taken_over.rps[one], taken_over.value[one])
             assert found == pytest.approx(np.interp(rates_rps, few.levels[0], before))
@@ -198,12 +198,12 @@ def test_every_file_of_a_gpu_type_counts() -> None:
     assert found.problem.objective(list(found.rounds(Deadline(2.0)))[-1]) <= best.objective + 1e-9
 
 
-def test_prices_of_coarse_classes_begin_finer_ones() -> None:
-    """The bound over few classes stays when finer classes take over its prices, and never falls."""
-    bounds = ClassBounds(_drawn(24, 5, types=1), 0)
-    first = bounds.bound
-    proven = list(bounds.rounds(Deadline(3.0)))
-    assert bounds.bound is not first and proven == sorted(proven) and bounds.bound.proof is first.proof
+def test_prices_at_few_rates_begin_finer_ones() -> None:
+    """The bound stays when more rates take over its prices, and never falls."""
+    bound = value_bound(_drawn(24, 5, types=1), 0)
+    first = bound.nodes
+    proven = list(bound.rounds(Deadline(3.0)))
+    assert bound.nodes is not first and proven == sorted(proven)
 
 
 def test_a_step_function_rises_only_at_rates_of_workloads() -> None:
