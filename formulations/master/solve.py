@@ -79,7 +79,7 @@ def _planned(problem: Problem, progress: Progress, plans: Plans | None) -> tuple
         return "proved", None
     prices, turns = _prices(problem, progress), list[Turn]()
     if prices is not None:
-        turns = [partial(prove_by_prices, prices, progress), *([] if plans is None else plans(progress))]
+        turns = [partial(prices.prove, progress), *([] if plans is None else plans(progress))]
         go_on(turns, progress, SCHEDULE.prices_s)
         if math.isinf(prices.proof.bound):
             return "proved", prices.proof
@@ -145,12 +145,6 @@ def _prices(problem: Problem, progress: Progress) -> ValueBound | None:
     instance = problem.instance
     others = len(instance.workloads) <= MOST_NAMED or problem.single
     return None if others or not applies(instance) else value_bound(instance, progress.search.seed)
-
-
-def prove_by_prices(prices: ValueBound, progress: Progress, seconds: float) -> bool:
-    """The Turn of bounds by prices of replicas, of at least a round if there is time for one."""
-    prices.prove(progress, max(seconds, prices.next_s * SCHEDULE.patience))
-    return not prices.ended and prices.next_s < progress.search.left_s
 
 
 def first_bound(problem: Problem) -> float:

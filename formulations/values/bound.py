@@ -20,7 +20,7 @@ from provision.formulations.pricing.mps.rate_points import together_rps
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.type_counts import TypeCounts
 from provision.formulations.values.classes import WorkloadClass, classes_of
-from provision.formulations.values.nodes import ValueNodes, in_steps, kinds_of, least_value, node_rates, padded
+from provision.formulations.values.nodes import ValueNodes, in_steps, least_value, node_rates, padded
 from provision.formulations.values.patterns import Patterns
 from provision.formulations.values.program import Prices, ValueProgram
 from provision.formulations.values.schedule import SCHEDULE
@@ -74,8 +74,9 @@ class ValueBound:
         self.best = self.next_s = self.priced_s = 0.0
         first = [instance.workloads[int(one.members[0])] for one in classes]
         self.single = np.array([one.max_replicas == 1 for one in first])
-        self.kinds, self.kind = kinds_of([(one.models, instance.policy.traffic_of(one), one.max_replicas == 1)
-                                          for one in first])
+        number: dict[object, int] = {}
+        self.kind = np.array([number.setdefault(
+            (one.models, instance.policy.traffic_of(one), one.max_replicas == 1), len(number)) for one in first])
         self.slos_ms = np.array([one.slo_ms[1] for one in classes])
         self.patterns, self.entered = Patterns(problem), np.zeros(0, int)
         self.choices = [choices_of(points, self.kind) for points in self.patterns.points]
@@ -88,7 +89,7 @@ class ValueBound:
         most requests/s of a replica that count.
         """
         best_rps = np.minimum(self.problem.single_rps.max(axis=1), [one.rates_rps[0] for one in self.classes])
-        numbers = range(len(self.kinds))
+        numbers = range(self.kind.max() + 1)
         longest = np.array([max(np.flatnonzero(self.kind == one), key=lambda at: self.slos_ms[at]) for one in numbers])
         for file, points in enumerate(self.patterns.points):
             alone = small_patterns(points, 1, SCHEDULE.alone).members
@@ -102,7 +103,7 @@ class ValueBound:
         """The nodes with the present number of rates, and the program over patterns of one replica and known
         columns. The prices that proved the best bound at fewer nodes, ``before``, are taken over.
         """
-        fine, numbers = SCHEDULE.fineness[self.finer], range(len(self.kinds))
+        fine, numbers = SCHEDULE.fineness[self.finer], range(self.kind.max() + 1)
         steps = np.array([fine.steps and bool(self.single[self.kind == one].all()) for one in numbers])
         rates = [np.concatenate([self.classes[at].rates_rps for at in np.flatnonzero(self.kind == one).tolist()])
                  for one in numbers]
@@ -155,14 +156,16 @@ class ValueBound:
         """Whether no further round is useful, for example because it is proven that there is no plan."""
         return math.isinf(self.proof.bound) or self.closed
 
-    def prove(self, progress: Progress, seconds: float) -> None:
-        """Tighten the bound for some seconds, and record it whenever it rises, unless it proves that no plan exists."""
-        for units in self.rounds(progress.search.within(seconds)) if progress.search.left_s > 0 else ():
-            if math.isinf(units):
-                return
-            progress.prove(self.problem.objective(units) if units > 0 else None)
-            if progress.enough:
-                return
+    def prove(self, progress: Progress, seconds: float) -> bool:
+        """Tighten the bound for some seconds, for at least a round if there is time for one. Record it whenever it
+        rises, unless it proves that no plan exists. Return whether further rounds are useful and there is time for one.
+        """
+        search, seconds = progress.search, max(seconds, self.next_s * SCHEDULE.patience)
+        for units in self.rounds(search.within(seconds)) if search.left_s > 0 else ():
+            progress.prove(self.problem.objective(units) if 0 < units < math.inf else None)
+            if self.ended or progress.enough:
+                break
+        return not self.ended and self.next_s < search.left_s
 
     def _solved(self, until: Deadline) -> Prices | None:
         """The duals of the linear program over all patterns found so far, and over those that local search finds until

@@ -12,7 +12,7 @@ has at most one replica between levels. A table holds the least value of sets of
 rate in whole steps. Rates of levels are rounded up, so that the result is at most the true least value.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -156,12 +156,6 @@ def in_steps(values: PlaceValues, most_rps: Floats, fine: int) -> PlaceValues:
     value = np.hstack([value.reshape(many, -1)[:, 1:], values.value[:, -1:], np.zeros((many, 1))])
     least = np.where(rps <= most_rps[:, None] * (1 + FORGIVEN), value, 0.0).max(axis=1)
     return PlaceValues(rps, np.minimum(value, least[:, None]))
-
-
-def kinds_of(keys: Sequence[Hashable]) -> tuple[dict[Hashable, int], Ints]:
-    """Numbers for distinct keys, in the order of first occurrence; and (keys,) the number of each key."""
-    known: dict[Hashable, int] = {}
-    return known, np.array([known.setdefault(key, len(known)) for key in keys])
 
 
 def _merged(one: Floats, between: Floats) -> Floats:

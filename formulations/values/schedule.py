@@ -43,8 +43,9 @@ class ValueSchedule:
         plans of classes take turns with them.
     plan_share
         The fraction of the remaining time that the program of the plan may take.
-    longer
-        In turns, the next plan of classes is expected to take this many times as long as the last one.
+    longer, patience
+        In turns, the next plan of classes, or round of a bound, is expected to take this many times as long as the last
+        one.
     members
         The least number of workloads in a class of a plan, on average. In smaller classes much is left over.
     dive
@@ -94,6 +95,7 @@ class ValueSchedule:
     turn_s: float = 3.0
     plan_share: float = 0.6
     longer: float = 2.5
+    patience: float = 1.5
     members: int = 3
     dive: float = 0.1
     climbs: int = 12

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-from provision.formulations.master.solve import Turn, prove_by_prices
+from provision.formulations.master.solve import Turn
 from provision.formulations.search.segments import best_segments
 from provision.formulations.values.bound import applies as bounded
 from provision.formulations.values.bound import value_bound
@@ -34,7 +34,7 @@ def applies(instance: Instance) -> bool:
 def solve(instance: Instance, search: Search) -> Outcome:
     """Plan and bound an instance in turns, until neither has anything left to try; without a plan, greedy makes one."""
     progress, bounds = Progress(instance, search), value_bound(instance, search.seed)
-    turns: list[Turn] = [partial(prove_by_prices, bounds, progress), plans(progress)]
+    turns: list[Turn] = [partial(bounds.prove, progress), plans(progress)]
     while not progress.enough and search.left_s > 0 and any([turn(SCHEDULE.turn_s) for turn in turns]):
         pass
     if progress.plan is None:

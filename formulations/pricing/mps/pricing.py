@@ -8,9 +8,7 @@ power of the replicas. Operating points of one model with equal units and batch 
 class that they serve. In a node, the value of an option is that of its most valuable class. It falls with the demands
 of all replicas; it is bounded at the four corners of the node, between which a bilinear function bounds it. A knapsack
 bounds the node. Its best offers are a pattern, whose true value is known too. A node whose bound exceeds the best true
-value is searched depth first for some visits, and then cut in two. Where cuts hardly lower the bound, because no
-pattern has just the demands that the multipliers want, each cut in vain doubles the visits, up to the number of the
-knapsack's entries.
+value is searched depth first for some visits, and then cut in two.
 """
 
 from typing import NamedTuple
@@ -53,17 +51,15 @@ class Effort(NamedTuple):
         The most patterns to return.
     multipliers
         The number of multipliers that are tried in a node.
-    visits, fall
-        The most visits of the depth-first search in a node that was not cut in vain. A cut is in vain if it closes less
-        than the fraction ``fall`` of the distance between a bound and the one that is wanted.
+    visits
+        The most visits of the depth-first search in a node.
     """
 
     nodes: int
     close: float = 5e-4
     room: int = 5000
     multipliers: int = 6
-    visits: int = 400
-    fall: float = 0.1
+    visits: int = 2000
 
 
 class Offers(NamedTuple):
@@ -139,12 +135,11 @@ def best_patterns(points: RatePoints, choices: Choices, values: PlaceValues, flo
     members, worth = np.full((effort.room, max(points.most, 1)), NONE), np.zeros(effort.room)
     taken, best, nothing = np.int64(0), float(floor), Choices(choices.order[:0], choices.first[:1], choices.copies)
     heap, waiting = np.empty((2 * points.most + 2 * nodes + 4, 2), np.int64), np.int64(0)
-    opened, alive, visits = [Node(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)], [nothing], [effort.visits]
+    opened, alive = [Node(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)], [nothing]
     for root in root_nodes(points):
         waiting = push(heap, waiting, np.int64(NEVER), len(opened))
         opened.append(root)
         alive.append(choices)
-        visits.append(effort.visits)
     while waiting and -heap[0, 0] > max(float(floor), best * (1 + close)) and nodes > 0:
         above, number = -heap[0, 0], heap[0, 1]
         waiting = drop_first(heap, waiting)
@@ -156,22 +151,16 @@ def best_patterns(points: RatePoints, choices: Choices, values: PlaceValues, flo
             continue
         bound, best, taken, prices = _bounded(points, kept, values, offers, node, floor, best, effort, members, worth,
                                               taken)
-        target = max(float(floor), best * (1 + close))
-        if bound <= target:
+        if bound <= max(float(floor), best * (1 + close)):
             continue
-        many = effort.visits
-        if above - bound < effort.fall * (above - target):  # the cut was in vain
-            entries = len(offers.units) * (node.size + 1) * (points.limit + 1)
-            many = max(min(2 * visits[number], entries), effort.visits)
-        closed, best, taken = _listed(points, kept, values, offers, node, prices, many, floor, best, close, members,
-                                      worth, taken)
+        closed, best, taken = _listed(points, kept, values, offers, node, prices, effort.visits, floor, best, close,
+                                      members, worth, taken)
         if closed:
             continue
         for half in halves(points, Node(node.size, node.cache, node.power_w, prices[0], prices[1])):
             waiting = push(heap, waiting, -np.int64(np.ceil(min(float(above), bound))), len(opened))
             opened.append(half)
             alive.append(kept)
-            visits.append(many)
     most = max(float(-heap[0, 0]) if waiting else 0.0, best * (1 + close) + CEILING)
     return PointPatterns(members[:taken], worth[:taken], int(np.ceil(most)))
 
