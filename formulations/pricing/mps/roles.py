@@ -25,13 +25,10 @@ from provision.formulations.pricing.mps.tables import PointTables
 from provision.formulations.search.problem import Group
 from provision.formulations.search.roles import Role, dominance
 from provision.models.base.arrays import Ints, distinct_rows
-from provision.models.base.compiled import compiled, inner
+from provision.models.base.compiled import compiled
 from provision.models.base.tolerances import DUST
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.problem.instance import Instance
-
-LEAP = 16
-"""The number of steps to a harder role that are first tried at once."""
 
 
 class RolePricing:
@@ -136,45 +133,34 @@ def hardened(tables: PointTables, roles: Ints, size: Ints, harder_first: Ints, h
     """Replace the roles in every pattern by harder roles of the same models, as long as the pattern stays feasible, in
     place; return the indices of the patterns that plans may use.
 
-    ``harder[harder_first[r] : harder_first[r + 1]]`` are the next harder roles of r. Since each attempt needs a check,
-    many steps are first tried at once. A check starts from the units that the members have so far; the check of the
-    final pattern starts anew.
+    ``harder[harder_first[r] : harder_first[r + 1]]`` are the next harder roles of r. A check starts from the units that
+    the members have so far; the check of the final pattern starts anew.
     """
     most = tables.most
     reached, units, points = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
     kept, taken = np.empty(len(size), np.int64), 0
     for row in range(len(size)):
-        members, many, leap = roles[row].copy(), size[row], LEAP
+        members, many, changed = roles[row].copy(), size[row], True
         if arrange(tables, members, many, units, points) <= 0:
             continue
         kept[taken], taken = row, taken + 1
         reached[:] = 0
         if settle(tables, members, many, reached, points) == NONE:
             continue
-        while leap > 0:
+        while changed:
             changed = False
             for turn in range(many):
                 at = (turn + row) % many
                 one = members[at]
                 for first in range(harder_first[one], harder_first[one + 1]):
-                    members[at] = _leapt(harder[first], leap - 1, harder_first, harder)
+                    members[at] = harder[first]
                     units[:] = reached
                     if settle(tables, members, many, units, points) != NONE:
                         reached[:] = units
                         changed = True
                         break
                     members[at] = one
-            if not changed:
-                leap //= 2
         units[:] = 0
         if settle(tables, members, many, units, points) != NONE:
             roles[row] = members
     return kept[:taken].copy()
-
-
-@inner
-def _leapt(one: int, steps: int, harder_first: Ints, harder: Ints) -> int:
-    """The role that is ``steps`` steps harder, or the hardest role on that path."""
-    while steps > 0 and harder_first[one] < harder_first[one + 1]:
-        one, steps = harder[harder_first[one]], steps - 1
-    return one
