@@ -92,10 +92,10 @@ class ValueBound:
         numbers = range(self.kind.max() + 1)
         longest = np.array([max(np.flatnonzero(self.kind == one), key=lambda at: self.slos_ms[at]) for one in numbers])
         for file, points in enumerate(self.patterns.points):
-            alone = small_patterns(points, 1, SCHEDULE.alone).members
+            alone = small_patterns(points, 1, SCHEDULE.alone)
             np.maximum.at(best_rps, points.group[alone[:, 0]], together_rps(points, alone)[:, 0])
             self.patterns.add(file, alone)
-            self.patterns.add(file, small_patterns(points, SCHEDULE.small, SCHEDULE.listed, longest).members)
+            self.patterns.add(file, small_patterns(points, SCHEDULE.small, SCHEDULE.listed, longest))
         return np.array([best_rps[self.kind == one].max() * bool((best_rps[self.kind == one] > 0).all())
                          for one in numbers])
 

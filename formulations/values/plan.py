@@ -82,7 +82,7 @@ class LargePlan:
         self.problem = problem = Problem(instance, [one.group(longest=False) for one in classes])
         self.patterns = known = Patterns(problem, 1 - FORGIVEN)
         for file, points in enumerate(known.points):
-            known.add(file, small_patterns(points, PRICING.small, PRICING.listed).members)
+            known.add(file, small_patterns(points, PRICING.small, PRICING.listed))
         self.most_rps, alone = np.zeros((len(classes), len(known.points))), known.alone
         np.maximum.at(self.most_rps, (known.of_class[alone, 0], known.file[alone]), known.rps[alone, 0])
         self.pools = [next(pool for pool in problem.pools if one in pool.slice_types) for one in known.slice_types]

@@ -35,32 +35,24 @@ def table_of(points: RatePoints) -> PointTable:
     return PointTable(at, np.ascontiguousarray(rows[0]))
 
 
-class SmallPatterns(NamedTuple):
-    """``rps`` (patterns, groups) are the requests/s that count. ``members`` (patterns, places) are operating points,
-    NONE at empty places.
-    """
-
-    rps: Floats
-    members: Ints
-
-
-def small_patterns(points: RatePoints, replicas: int, most: int, groups: Ints | None = None) -> SmallPatterns:
-    """Patterns of up to ``replicas`` replicas, of some groups or of all. Units are divided in steps that give about
-    ``most`` patterns of each size; sizes with more sets of replicas than that are left out.
+def small_patterns(points: RatePoints, replicas: int, most: int, groups: Ints | None = None) -> Ints:
+    """Patterns of up to ``replicas`` replicas, of some groups or of all: (patterns, places) operating points, NONE at
+    empty places. Units are divided in steps that give about ``most`` patterns of each size; sizes with more sets of
+    replicas than that are left out.
     """
     at, group_of = _useful(points)
     if groups is not None:
         kept = np.isin(group_of, groups)
         group_of, at = group_of[kept], at[kept]
-    found = list[SmallPatterns]()
+    found = list[Ints]()
     for size in range(1, min(replicas, points.most) + 1):
         sets = math.comb(len(group_of) + size - 1, size)
         if sets > most and found:
             break
         step = _step(points.limit, size, most // max(sets, 1))
-        rps, members = _divided(points, at, group_of, size, step, sets, math.comb(points.limit // step + 1, size - 1))
-        found.append(SmallPatterns(rps, np.pad(members, ((0, 0), (0, replicas - size)), constant_values=NONE)))
-    return SmallPatterns(*map(np.concatenate, zip(*found, strict=True)))
+        members = _divided(points, at, group_of, size, step, sets, math.comb(points.limit // step + 1, size - 1))
+        found.append(np.pad(members, ((0, 0), (0, replicas - size)), constant_values=NONE))
+    return np.concatenate(found)
 
 
 def _useful(points: RatePoints) -> PointTable:
@@ -84,38 +76,36 @@ def _step(limit: int, size: int, most: int) -> int:
 
 
 @compiled
-def _divided(points: RatePoints, at: Ints, group_of: Ints, size: int, step: int, sets: int, room: int
-             ) -> tuple[Floats, Ints]:
+def _divided(points: RatePoints, at: Ints, group_of: Ints, size: int, step: int, sets: int, room: int) -> Ints:
     """Patterns of ``size`` replicas, for all ``sets`` multisets of rows, at most ``room`` of each."""
-    rps, members, taken = np.zeros((sets * room, len(points.most_rps))), np.empty((sets * room, size), np.int64), 0
+    members, taken = np.empty((sets * room, size), np.int64), 0
     rows, more = np.zeros(size, np.int64), size * step <= points.limit
+    scratch, carried = np.empty((2, size), np.int64), np.empty(size)
     while more:
         if _within_copies(points, group_of, rows):
-            found, chosen = _divisions(points, at, group_of, rows, step, room)
-            rps[taken : taken + len(found)], members[taken : taken + len(found)] = found, chosen
-            taken += len(found)
+            taken += _divisions(points, at, rows, step, members[taken : taken + room], scratch, carried)
         more = _next_set(rows, len(at))
-    return rps[:taken], members[:taken]
+    return members[:taken].copy()
 
 
 @inner
-def _divisions(points: RatePoints, at: Ints, group_of: Ints, rows: Ints, step: int, room: int) -> tuple[Floats, Ints]:
-    """Patterns of replicas of given rows with the largest batches, each on a multiple of ``step`` units; the last
-    replica gets all remaining units.
+def _divisions(points: RatePoints, at: Ints, rows: Ints, step: int, members: Ints, scratch: Ints, carried: Floats
+               ) -> int:
+    """Write to ``members`` the patterns of replicas of given rows with the largest batches, each on a multiple of
+    ``step`` units, and return how many they are; the last replica gets all remaining units. ``scratch`` (2, replicas)
+    and ``carried`` (replicas,) are overwritten.
     """
-    size, taken = len(rows), 0
-    rps, members = np.zeros((room, len(points.most_rps))), np.empty((room, size), np.int64)
-    units, largest, carried = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size)
-    units[:] = step
+    size, taken, units, largest = len(rows), 0, scratch[0], scratch[1]
+    for place in range(size):
+        units[place] = step
     units[size - 1] = points.limit - step * (size - 1)
     while units[0] > 0:
-        if _largest(points, at, rows, units, largest, carried) and taken < room:
+        if _largest(points, at, rows, units, largest, carried) and taken < len(members):
             for place in range(size):
-                rps[taken, group_of[rows[place]]] += carried[place]
-            members[taken] = largest
+                members[taken, place] = largest[place]
             taken += 1
         _next_division(units, step, points.limit)
-    return rps[:taken].copy(), members[:taken].copy()
+    return taken
 
 
 @inner
@@ -168,12 +158,12 @@ def _largest(points: RatePoints, at: Ints, rows: Ints, units: Ints, chosen: Ints
 
     ``chosen`` and ``carried``, both (replicas,), are overwritten by operating points and requests/s.
     """
-    size, batches = len(rows), np.full(len(rows), at.shape[2] - 1)
-    cache, power_w = 0.0, 0.0
+    size, cache, power_w = len(rows), 0.0, 0.0
     for place in range(size):
-        while batches[place] > 0 and at[rows[place], units[place], batches[place]] == NONE:
-            batches[place] -= 1
-        chosen[place] = at[rows[place], units[place], batches[place]]
+        batch = at.shape[2] - 1
+        while batch > 0 and at[rows[place], units[place], batch] == NONE:
+            batch -= 1
+        chosen[place] = at[rows[place], units[place], batch]
         if chosen[place] == NONE:
             return False
         cache, power_w = cache + points.cache[chosen[place]], power_w + points.power_w[chosen[place]]
@@ -183,7 +173,7 @@ def _largest(points: RatePoints, at: Ints, rows: Ints, units: Ints, chosen: Ints
         for place in range(size):
             one = chosen[place]
             carried[place] = _rps(points, one, size, cache, power_w)
-            smaller = at[rows[place], units[place], batches[place] - 1] if batches[place] > 1 else np.int64(NONE)
+            smaller = at[rows[place], units[place], points.batch[one] - 1] if points.batch[one] > 1 else np.int64(NONE)
             lowers = carried[place] <= 0
             if not lowers and smaller != NONE:
                 less, less_w = points.cache[one] - points.cache[smaller], points.power_w[one] - points.power_w[smaller]
@@ -194,9 +184,11 @@ def _largest(points: RatePoints, at: Ints, rows: Ints, units: Ints, chosen: Ints
                 cache, power_w = (cache + points.cache[smaller] - points.cache[one],
                                   power_w + points.power_w[smaller] - points.power_w[one])
                 chosen[place], changed = smaller, True
-                batches[place] -= 1
                 break
-    return bool((carried >= points.least_rps[points.group[chosen]]).all())
+    for place in range(size):
+        if carried[place] < points.least_rps[points.group[chosen[place]]]:
+            return False
+    return True
 
 
 @inner

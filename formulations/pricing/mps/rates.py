@@ -62,7 +62,7 @@ class InterferencePatterns(RateOracle):
         """All patterns of one replica, and patterns of up to SCHEDULE.small replicas with large batches."""
         if not len(self.points.units):
             return self._listing(np.zeros((0, 1), int))
-        return self._listing(small_patterns(self.points, SCHEDULE.small, SCHEDULE.listed).members)
+        return self._listing(small_patterns(self.points, SCHEDULE.small, SCHEDULE.listed))
 
     def price(self, prices: GroupPrices, floor: float, effort: int) -> PricedRates:
         """See ``RateOracle.price``."""
