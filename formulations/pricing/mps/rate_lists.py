@@ -185,10 +185,10 @@ def _largest(points: RatePoints, at: Ints, rows: Ints, units: Ints, chosen: Ints
                                   power_w + points.power_w[smaller] - points.power_w[one])
                 chosen[place], changed = smaller, True
                 break
+    enough = True
     for place in range(size):
-        if carried[place] < points.least_rps[points.group[chosen[place]]]:
-            return False
-    return True
+        enough = enough and carried[place] >= points.least_rps[points.group[chosen[place]]]
+    return enough
 
 
 @inner
