@@ -6,7 +6,7 @@ cheapest set of replicas that does (`nodes`). No GPU's replicas are worth more t
 which exact pricing bounds (`pricing`). So the numbers of GPUs, each times this value, are no less than the least values
 of all workloads (`type_counts`). A workload counts with the longest SLO of its class, and without limits on its
 replicas, except a limit of one. The function comes from a linear program (`program`). Once the bound is near the
-program's value, it comes from a point between the program's prices and those that proved the best bound.
+program's value, the function comes from prices between the program's and those that proved the best bound.
 """
 
 import math
@@ -101,7 +101,7 @@ class ValueBound:
 
     def _grid(self, before: ValueNodes | None) -> tuple[ValueNodes, ValueProgram]:
         """The nodes with the present number of rates, and the program over patterns of one replica and known
-        columns. The prices that proved the best bound at fewer nodes, ``before``, are taken over.
+        columns. If there were nodes ``before``, the prices of the best bound are carried over from them.
         """
         fine, numbers = SCHEDULE.fineness[self.finer], range(self.kind.max() + 1)
         steps = np.array([fine.steps and bool(self.single[self.kind == one].all()) for one in numbers])

@@ -51,14 +51,13 @@ class ValueNodes:
     lower, above
         (classes,) the number of the node SLO at or below each class, and the weight of the next one. A node SLO has one
         row per level; node SLOs are numbered through all kinds.
-    of_node, slo_ms
-        (node SLOs,) the kind of each node SLO, and the SLO.
+    of_node
+        (node SLOs,) the kind of each node SLO.
     """
 
     def __init__(self, kind: Ints, slo_ms: Floats, levels: Floats, steps: Bools, slos: int) -> None:
         self.kind, self.levels, self.steps = kind, levels, steps
         self.lower, self.above, self.of_node = np.zeros(len(kind), int), np.zeros(len(kind)), list[int]()
-        self.slo_ms = list[float]()
         for one in range(len(levels)):
             of_kind = np.flatnonzero(kind == one)
             distinct = np.unique(slo_ms[of_kind])
@@ -70,7 +69,6 @@ class ValueNodes:
                 logs = np.log(chosen)
                 self.above[of_kind] = (np.log(slo_ms[of_kind]) - logs[at]) / (logs[at + 1] - logs[at])
             self.of_node += [one] * len(chosen)
-            self.slo_ms += chosen.tolist()
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -99,7 +97,8 @@ class ValueNodes:
         return found
 
     def taken_over(self, before: "ValueNodes", values: Floats) -> Floats:
-        """(rows,) the values at these nodes, given those at nodes of the same SLOs with other levels, (rows before,).
+        """(rows,) the function that has ``values`` at the nodes ``before``, read at these nodes. The SLOs of both are
+        the same.
         """
         return np.concatenate([np.interp(self.levels[kind], before.levels[kind], row)
                                for kind, row in zip(self.of_node, before.table(values), strict=True)])

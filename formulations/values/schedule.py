@@ -39,7 +39,7 @@ class ValueSchedule:
     sizes
         Classes and ranges of successive plans. With more of them, plans are better, and take longer.
     classes, turn_s
-        The most classes of a bound, which make it tighter, and later; and the seconds of a turn of bounds, if only
+        The most classes of a bound, where more make it tighter and slower; and the seconds of a turn of bounds, if only
         plans of classes take turns with them.
     plan_share
         The fraction of the remaining time that the program of the plan may take.

@@ -1,8 +1,8 @@
 """Numba's compiler, changed so that kernels run faster, and compile in less time.
 
 *Fewer reference counts.* Numba counts the references to arrays. A kernel that gets a NamedTuple of twenty arrays raises
-twenty counts at its beginning and lowers them at its end, which takes longer than what most small kernels do. But a
-kernel that makes no arrays need not count any: its caller keeps those that it works on.
+twenty counts at its beginning and lowers them at its end. This takes longer than the work of most small kernels. A
+kernel that makes no arrays need not count: its caller keeps the arrays alive.
 
 *No machine code for inner kernels.* Most kernels are called by other kernels only, whose machine code contains them. So
 they need no machine code, no entry point and no file of their own.
@@ -17,9 +17,10 @@ from numba.core.compiler import Compiler
 from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.typed_passes import NopythonTypeInference
 
-BORROWING = {"getattr", "getitem", "static_getitem", "cast", "phi", "exhaust_iter", "build_tuple", "getiter",
-             "iternext", "pair_first", "pair_second"}
-"""The operations whose results are parts of their operands, and not new arrays."""
+BORROWING = {"cast", "phi", "exhaust_iter", "build_tuple", "getiter", "iternext", "pair_first", "pair_second"}
+"""The operations whose results are parts of their operands, and not new arrays. So are parts of tuples, and slices."""
+PLAIN = ir.Jump | ir.Branch | ir.Return | ir.Del | ir.Raise | ir.StaticRaise | ir.DynamicRaise
+"""The statements that neither make nor keep anything, if nothing counted is returned."""
 
 
 @register_pass(mutates_CFG=False, analysis_only=True)  # type: ignore[no-untyped-call]
@@ -39,25 +40,38 @@ class _Borrowing(AnalysisPass):
 
 
 def _makes_arrays(state: Any) -> bool:
-    """Whether a kernel makes or returns something that has a reference count, or copies an array into another one (then
-    Numba makes a text for errors).
+    """Whether a kernel may make, keep or return something that has a reference count, or copies an array into another
+    one (Numba's check of the shapes makes a text).
     """
     models, types_of = state.targetctx.data_model_manager, state.typemap
 
     def counted(kind: Any) -> bool:
         return bool(models[kind].contains_nrt_meminfo())
 
-    def made(one: Any) -> bool:
-        if isinstance(one, ir.SetItem | ir.StaticSetItem):
-            return counted(types_of[one.value.name])
-        if not isinstance(one, ir.Assign) or not isinstance(one.value, ir.Expr) or one.value.op in BORROWING:
-            return False
-        kind, named = types_of[one.target.name], False
-        if one.value.op == "call":
-            named = isinstance(types_of[one.value.func.name], types.NamedTupleClass)
-        return counted(kind) and not named and not isinstance(kind, types.IteratorType)
+    def borrows(value: Any, kind: Any) -> bool:
+        """Whether an expression only reads what its operands have; ``kind`` is the type of its result."""
+        if value.op == "getattr":
+            return isinstance(types_of[value.value.name], types.BaseTuple) or not counted(kind)
+        if value.op in ("getitem", "static_getitem"):
+            index = types_of.get(getattr(value.index if value.op == "getitem" else value.index_var, "name", None))
+            return not counted(kind) or index is None or not counted(index)
+        if value.op == "call":
+            called = types_of[value.func.name]
+            if isinstance(called, types.BoundFunction) and isinstance(called.this, types.List):
+                return False
+            iterates = isinstance(kind, types.IteratorType) and not isinstance(kind, types.Generator)
+            return not counted(kind) or isinstance(called, types.NamedTupleClass) or iterates
+        return value.op in BORROWING or not counted(kind)
 
-    return counted(state.return_type) or any(made(one) for block in state.func_ir.blocks.values() for one in block.body)
+    def plain(one: Any) -> bool:
+        if isinstance(one, ir.SetItem | ir.StaticSetItem):
+            return not counted(types_of[one.value.name])
+        if isinstance(one, ir.Assign) and isinstance(one.value, ir.Expr):
+            return borrows(one.value, types_of[one.target.name])
+        return isinstance(one, PLAIN) or (isinstance(one, ir.Assign) and not isinstance(one.value, ir.Yield))
+
+    every = [one for block in state.func_ir.blocks.values() for one in block.body]
+    return counted(state.return_type) or not all(map(plain, every))
 
 
 class KernelCompiler(Compiler):

@@ -55,8 +55,8 @@ class Offers(NamedTuple):
 class NodeBound(NamedTuple):
     """The solved knapsack of a node at its multipliers. No pattern in the node has a value above ``most``.
 
-    The true value of a set of offers exceeds the sum of their values less the prices of their demands by at most
-    ``allowance``. ``cache`` and ``power_w`` are what the best offers demand.
+    The true value of a set of offers is at most ``allowance`` above the sum of their values less the prices of their
+    demands. ``cache`` and ``power_w`` are the demands of the best set.
     """
 
     most: int
@@ -189,10 +189,10 @@ def fill(units: Ints, values: Values, best: Values, never: float) -> None:
 
 @inner
 def best_set(units: Ints, values: Values, count: int, limit: int, never: float) -> tuple[Values, Ints]:
-    """The highest values of exactly n offers in at most u units, (count + 1, limit + 1), ``never`` where there are no
-    such offers; and ``count`` offers in at most ``limit`` units that attain the last of them, none if it is ``never``.
+    """The highest values of exactly n offers in at most u units, (count + 1, limit + 1), ``never`` where there are
+    none; and the offers that attain the last of them. Offers have 1 to ``limit`` units.
 
-    Offers may repeat. So an offer counts only if no other one of as few units has a higher value.
+    Offers may repeat, so one with no higher value than another of no more units is left out.
     """
     best, last = np.full((count + 1, limit + 1), never).astype(values.dtype), np.zeros((count + 1, limit + 1), np.int64)
     of_units = np.full(limit + 1, -1)

@@ -94,9 +94,8 @@ class PointPatterns(NamedTuple):
 
 
 def choices_of(points: RatePoints, kind: Ints, copies: Ints | None = None, among: Ints | None = None) -> Choices:
-    """The options of some points; ``kind`` (classes,) numbers the models and traffic of each class, or the class itself
-    if it shall have options of its own. Then ``copies`` (classes,) may limit its replicas in a pattern. Only the points
-    ``among`` are used, by default all.
+    """The options of some points. Classes of the same ``kind`` (classes,) share options; ``copies`` (classes,) may
+    limit the replicas of a class that shares none. Only the points ``among`` are used, by default all.
     """
     among = np.arange(len(points.units)) if among is None else among
     keys = np.stack([points.units, kind[points.group], points.model, points.batch])[:, among]
@@ -223,8 +222,8 @@ def _bounded(points: RatePoints, choices: Choices, values: PlaceValues, offers: 
 def _listed(points: RatePoints, choices: Choices, values: PlaceValues, offers: Offers, node: Node,
             prices: tuple[float, float], visits: int, floor: int, best: float, close: float, members: Ints,
             worth: Floats, taken: int) -> tuple[bool, float, int]:
-    """Search a node depth first. Return whether that was possible within some ``visits``, so that no pattern of the
-    node has a value above the floor and the best value; and the best value and the number of patterns.
+    """Search a node depth first. Return whether ``visits`` sufficed, so that no pattern is worth more than the floor
+    and 1 + ``close`` times the best value; and the best value and the number of patterns.
     """
     limit, count, many = points.limit, node.size, len(offers.units)
     less = np.empty(many)
@@ -270,18 +269,19 @@ def _listed(points: RatePoints, choices: Choices, values: PlaceValues, offers: O
 @inner
 def _corners(points: RatePoints, choices: Choices, values: PlaceValues, option: int, node: Node, carried: Floats,
              most: Floats) -> None:
-    """Lower the values ``most`` at the corners of a node, (corners,): an option's value is nowhere above their bilinear
-    interpolation. They begin at the option's highest value; ``carried`` are the requests/s of its points there.
+    """Lower ``most`` (corners,), which holds an option's highest value in a node, at the corners of the node: the
+    option's value is nowhere above the bilinear interpolation of the result. ``carried`` are the requests/s of all
+    points of ``choices.order`` at the least demands.
 
     A rate is convex in cache demand; in power it is concave above the power cap, and is replaced by its tangent. A
     value that is piecewise linear in the rate is replaced by a line that it nowhere exceeds.
     """
     at = choices.order[choices.first[option]]
     (cache, most_cache), (power_w, most_w), own = node.cache, node.power_w, points.cache[at]
-    busy = gpu_ms(points, at, node.size, cache, power_w, -ROUNDED)
     after = points.after_ms[at]
     if not points.straight or points.power_ms[at] != 0 or after < 0 or node.size == 1:
         return
+    busy = gpu_ms(points, at, node.size, cache, power_w, -ROUNDED)
     base = points.base_ms[at] + points.kernels[at] * delay_at(points, node.size)
     first, last = base + points.cache_ms[at] * (cache - own), base + points.cache_ms[at] * (most_cache - own)
     clock = 1 - points.gpu.clock_loss * max(points.gpu.idle_w + power_w - points.gpu.cap_w, 0.0)
@@ -390,8 +390,8 @@ def _offers(points: RatePoints, choices: Choices, values: PlaceValues, node: Nod
 
 @inner
 def _beaten(points: RatePoints, choices: Choices, at: int, top: float, taken: Floats, ats: Ints) -> bool:
-    """Whether an option of some highest value is dominated by others, whose least values, cache demands and power are
-    ``taken``; ``at`` and ``ats`` are points of the option and of the others.
+    """Whether another option dominates an option with the highest value ``top``. ``taken`` (others, 3) are the others'
+    least values, cache demands and power; ``at`` and ``ats`` are the first points of the option and of the others.
     """
     cache, power_w, one = points.cache[at], points.power_w[at], points.group[at]
     for other in range(len(taken)):

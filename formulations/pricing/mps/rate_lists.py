@@ -56,8 +56,7 @@ def small_patterns(points: RatePoints, replicas: int, most: int, groups: Ints | 
 
 
 def _useful(points: RatePoints) -> PointTable:
-    """The table of points without batches larger than the largest one that carries more alone than the next smaller
-    one.
+    """The table of points, without batches above the largest one that carries more alone than the next smaller batch.
     """
     at, group = table_of(points)
     endless = points._replace(most_rps=np.full(len(points.most_rps), np.inf))
@@ -91,9 +90,9 @@ def _divided(points: RatePoints, at: Ints, group_of: Ints, size: int, step: int,
 @inner
 def _divisions(points: RatePoints, at: Ints, rows: Ints, step: int, members: Ints, scratch: Ints, carried: Floats
                ) -> int:
-    """Write to ``members`` the patterns of replicas of given rows with the largest batches, each on a multiple of
-    ``step`` units, and return how many they are; the last replica gets all remaining units. ``scratch`` (2, replicas)
-    and ``carried`` (replicas,) are overwritten.
+    """Write to ``members`` the patterns of given rows, with the largest batches, and return their number. Units are
+    multiples of ``step``; the last replica gets the rest. ``scratch`` (2, replicas) and ``carried`` (replicas,) are
+    overwritten.
     """
     size, taken, units, largest = len(rows), 0, scratch[0], scratch[1]
     for place in range(size):

@@ -5,8 +5,8 @@ later replica delays the others less than the shortest of those that may still b
 all replicas are bounded from below, and a knapsack over processes bounds the value of the pattern.
 
 Besides, n busy processes whose batches never take longer than a hold time take at least n S / hold of the slice's time,
-and there is no more of it than all. This limit is priced (Lagrangian relaxation): at every price, the value less the
-price of the time that is taken, plus the price of all time, bounds the value of the pattern. Without it, hold times
+and all together no more than all of it. This limit is priced (Lagrangian relaxation): at every price, the value less
+the price of the time that is taken, plus the price of all time, bounds the value of the pattern. Without it, hold times
 that are too short make the knapsack loose.
 """
 
@@ -298,7 +298,7 @@ def _bound(options: RateOptions, prices: GroupValues, useful: Ints, worth: Float
 
 @inner
 def _several(own: Floats, counted: float, bonus: float, values: Floats) -> None:
-    """Write to ``values`` (0 to the most processes,) an upper bound on the value of replicas of one group with so many
+    """Write to ``values`` (processes + 1,) an upper bound on the value of replicas of one group that have so many
     processes together.
 
     ``own`` is the value of a replica by its number of processes. It includes the ``bonus``, which only ``counted``
