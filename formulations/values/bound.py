@@ -81,7 +81,6 @@ class ValueBound:
         self.patterns, self.entered = Patterns(problem), np.zeros(0, int)
         self.choices = [choices_of(points, self.kind) for points in self.patterns.points]
         self.most_rps = self._begin()
-        self.served = bool((self.most_rps > 0).all())
         self.nodes, self.program = self._grid(None)
 
     def _begin(self) -> Floats:
@@ -133,7 +132,7 @@ class ValueBound:
         when the next one would take too long, given the time of the last one. The very first round always runs. Further
         calls go on.
         """
-        more = self.served and not self.closed
+        more = bool((self.most_rps > 0).all()) and not self.closed
         while more and (self.values is None or self.next_s < until.left_s):
             watch = Stopwatch()
             duals = self._solved(until)

@@ -19,8 +19,6 @@ from numba.core.typed_passes import NopythonTypeInference
 
 BORROWING = {"cast", "phi", "exhaust_iter", "build_tuple", "getiter", "iternext", "pair_first", "pair_second"}
 """The operations whose results are parts of their operands, and not new arrays. So are parts of tuples, and slices."""
-PLAIN = ir.Jump | ir.Branch | ir.Return | ir.Del | ir.Raise | ir.StaticRaise | ir.DynamicRaise
-"""The statements that neither make nor keep anything, if nothing counted is returned."""
 
 
 @register_pass(mutates_CFG=False, analysis_only=True)  # type: ignore[no-untyped-call]
@@ -64,11 +62,11 @@ def _makes_arrays(state: Any) -> bool:
         return value.op in BORROWING or not counted(kind)
 
     def plain(one: Any) -> bool:
-        if isinstance(one, ir.SetItem | ir.StaticSetItem):
+        if isinstance(one, ir.SetItem | ir.StaticSetItem | ir.SetAttr | ir.StoreMap):
             return not counted(types_of[one.value.name])
-        if isinstance(one, ir.Assign) and isinstance(one.value, ir.Expr):
-            return borrows(one.value, types_of[one.target.name])
-        return isinstance(one, PLAIN) or (isinstance(one, ir.Assign) and not isinstance(one.value, ir.Yield))
+        value = one.value if isinstance(one, ir.Assign) else None
+        kept = isinstance(value, ir.Yield) or isinstance(one, ir.DelItem)
+        return not kept and (not isinstance(value, ir.Expr) or borrows(value, types_of[one.target.name]))
 
     every = [one for block in state.func_ir.blocks.values() for one in block.body]
     return counted(state.return_type) or not all(map(plain, every))

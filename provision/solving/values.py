@@ -10,8 +10,7 @@ from functools import partial
 
 from provision.formulations.master.solve import Turn
 from provision.formulations.search.segments import best_segments
-from provision.formulations.values.bound import applies as bounded
-from provision.formulations.values.bound import value_bound
+from provision.formulations.values import bound
 from provision.formulations.values.classes import classes_of
 from provision.formulations.values.plan import LargePlan
 from provision.formulations.values.schedule import SCHEDULE, Size
@@ -28,12 +27,12 @@ NAME = "large"
 def applies(instance: Instance) -> bool:
     """Whether an instance can be planned in this way: most workloads may have any number of replicas, too."""
     free = sum(one.max_replicas is None for one in instance.workloads)
-    return bounded(instance) and 2 * free > len(instance.workloads)
+    return bound.applies(instance) and 2 * free > len(instance.workloads)
 
 
 def solve(instance: Instance, search: Search) -> Outcome:
     """Plan and bound an instance in turns, until neither has anything left to try; without a plan, greedy makes one."""
-    progress, bounds = Progress(instance, search), value_bound(instance, search.seed)
+    progress, bounds = Progress(instance, search), bound.value_bound(instance, search.seed)
     turns: list[Turn] = [partial(bounds.prove, progress), plans(progress)]
     while not progress.enough and search.left_s > 0 and any([turn(SCHEDULE.turn_s) for turn in turns]):
         pass

@@ -315,14 +315,8 @@ def _corners(points: RatePoints, choices: Choices, values: PlaceValues, option: 
 
 
 @inner
-def _value(points: RatePoints, values: PlaceValues, at: int, busy: float) -> float:
-    """The value of a point whose batches take ``busy`` ms, within the limits of bounds; 0 if it violates its SLO."""
-    return _worth(points, values, at, carried_rps(points, at, busy))
-
-
-@inner
 def _worth(points: RatePoints, values: PlaceValues, at: int, carried: float) -> float:
-    """The value of a point that carries some requests/s, within the limits of bounds."""
+    """The value of a point that carries some requests/s, within the limits of bounds; 0 if these are 0."""
     one = points.group[at]
     carried = min(carried, points.most_rps[one])
     return value_at(values.rps[one], values.value[one], carried * (1 + FORGIVEN)) if carried > 0 else 0.0
@@ -334,9 +328,10 @@ def _best_point(points: RatePoints, choices: Choices, values: PlaceValues, optio
     """The most valuable point of an option, and its value."""
     chosen, most = choices.order[choices.first[option]], 0.0
     for which in range(choices.first[option], choices.first[option + 1]):
-        value = _value(points, values, choices.order[which], busy)
+        one = choices.order[which]
+        value = _worth(points, values, one, carried_rps(points, one, busy))
         if value > most:
-            chosen, most = choices.order[which], value
+            chosen, most = one, value
     return chosen, most
 
 
@@ -370,7 +365,8 @@ def _offers(points: RatePoints, choices: Choices, values: PlaceValues, node: Nod
         busy, lowest = gpu_ms(points, at, node.size, node.cache[1], node.power_w[1], ROUNDED), 0.0
         for which in range(begin, end):
             if most[which] > lowest:
-                lowest = max(lowest, _value(points, values, choices.order[which], busy))
+                one = choices.order[which]
+                lowest = max(lowest, _worth(points, values, one, carried_rps(points, one, busy)))
         many = first[kept]
         for which in range(begin, end):
             if most[which] >= lowest and most[which] > 0:
