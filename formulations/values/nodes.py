@@ -97,9 +97,7 @@ class ValueNodes:
         return found
 
     def taken_over(self, before: "ValueNodes", values: Floats) -> Floats:
-        """(rows,) the function that has ``values`` at the nodes ``before``, read at these nodes. The SLOs of both are
-        the same.
-        """
+        """(rows,) the function with ``values`` at the nodes ``before``, of the same SLOs, read at these nodes."""
         return np.concatenate([np.interp(self.levels[kind], before.levels[kind], row)
                                for kind, row in zip(self.of_node, before.table(values), strict=True)])
 

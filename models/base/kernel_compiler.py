@@ -38,8 +38,7 @@ class _Borrowing(AnalysisPass):
 
 
 def _makes_arrays(state: Any) -> bool:
-    """Whether a kernel may make, keep or return something that has a reference count, or copies an array into another
-    one (Numba's check of the shapes makes a text).
+    """Whether a kernel may make, keep or return what is counted, or copies an array (errors of its shape make texts).
     """
     models, types_of = state.targetctx.data_model_manager, state.typemap
 
