@@ -151,8 +151,8 @@ def _priced(offers: Offers, node: Node, limit: int, falls: tuple[float, float]) 
     for at in range(len(values)):
         taken = math.floor(node.cache_price * offers.cache[at] + node.power_price * offers.power_w[at])
         values[at] = offers.value[at] - taken
-    best, chosen = best_set(offers.units, values, node.size, limit, NEVER)
-    most, cache, power_w = best[node.size, limit], 0.0, 0.0
+    most, chosen = best_set(offers.units, values, node.size, limit, NEVER)
+    cache, power_w = 0.0, 0.0
     for at in chosen:
         cache, power_w = cache + offers.cache[at], power_w + offers.power_w[at]
     given = _given(node.cache_price, node.cache, falls[0]) + _given(node.power_price, node.power_w, falls[1])
@@ -171,12 +171,12 @@ def _given(price: float, side: Range, fall: float) -> float:
 
 
 @inner
-def fill(units: Ints, values: Values, best: Values, never: float) -> None:
+def fill(units: Ints, values: Floats, best: Floats) -> None:
     """Fill ``best``: entry [o, n, u] is the highest value of exactly n offers with index o or more, in at most u units;
-    ``never`` where there are no such offers.
+    minus infinity where there are no such offers.
     """
     many, counts, limits = best.shape
-    best[many - 1], best[many - 1, 0] = never, 0
+    best[many - 1], best[many - 1, 0] = -np.inf, 0
     for at in range(many - 2, -1, -1):
         best[at] = best[at + 1]
         need, value = units[at], values[at]
@@ -188,14 +188,14 @@ def fill(units: Ints, values: Values, best: Values, never: float) -> None:
 
 
 @inner
-def best_set(units: Ints, values: Values, count: int, limit: int, never: float) -> tuple[Values, Ints]:
-    """The highest values of exactly n offers in at most u units, (count + 1, limit + 1), ``never`` where there are
-    none; and the offers that attain the last of them. Offers have 1 to ``limit`` units.
+def best_set(units: Ints, values: Values, count: int, limit: int, never: float) -> tuple[float, Ints]:
+    """The highest value of exactly ``count`` offers in at most ``limit`` units, ``never`` if there are none; and the
+    offers that attain it. Offers have 1 to ``limit`` units.
 
     Offers may repeat, so one with no higher value than another of no more units is left out.
     """
-    best, last = np.full((count + 1, limit + 1), never).astype(values.dtype), np.zeros((count + 1, limit + 1), np.int64)
-    of_units = np.full(limit + 1, -1)
+    best, last = np.empty((count + 1, limit + 1), values.dtype), np.zeros((count + 1, limit + 1), np.int64)
+    best[:], of_units = never, np.full(limit + 1, -1)
     for at in range(len(units)):
         if of_units[units[at]] < 0 or values[at] > values[of_units[units[at]]]:
             of_units[units[at]] = at
@@ -214,4 +214,4 @@ def best_set(units: Ints, values: Values, count: int, limit: int, never: float) 
     for place in range(len(chosen)):
         chosen[place] = last[count - place, total]
         total -= units[chosen[place]]
-    return best, chosen
+    return best[count, limit], chosen

@@ -183,8 +183,8 @@ def _bounded(points: RatePoints, choices: Choices, values: PlaceValues, offers: 
             for one in range(many):
                 less[one] = (offers.value[one, corner] - prices[0] * offers.cache[one]
                              - prices[1] * offers.power_w[one])
-            best_of, chosen_of = best_set(offers.units, less, count, limit, -np.inf)
-            bound = best_of[count, limit] + prices[0] * cache + prices[1] * power_w
+            bound, chosen_of = best_set(offers.units, less, count, limit, -np.inf)
+            bound += prices[0] * cache + prices[1] * power_w
             if bound > most:
                 most, off, off_w = bound, cache, power_w
                 for place, at in enumerate(chosen_of):
@@ -232,7 +232,7 @@ def _listed(points: RatePoints, choices: Choices, values: PlaceValues, offers: O
     for one in range(many):
         less[one] = (offers.value[one].max() - prices[0] * offers.cache[one] - prices[1] * offers.power_w[one])
     table = np.empty((many + 1, count + 1, limit + 1))
-    fill(offers.units, less, table, -np.inf)
+    fill(offers.units, less, table)
     place, used, total = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64), np.zeros(count + 1)
     cache, power_w, depth = np.zeros(count + 1), np.zeros(count + 1), 0
     options, pattern = np.empty((2, count), np.int64)
