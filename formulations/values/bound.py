@@ -14,13 +14,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from provision.formulations.pricing.mps.pricing import PlaceValues, best_patterns, choices_of, value_at
+from provision.formulations.pricing.mps.offers import PlaceValues, choices_of, forgiving, padded, value_at
+from provision.formulations.pricing.mps.pricing import best_patterns
 from provision.formulations.pricing.mps.rate_lists import small_patterns
 from provision.formulations.pricing.mps.rate_points import together_rps
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.type_counts import TypeCounts
 from provision.formulations.values.classes import WorkloadClass, classes_of
-from provision.formulations.values.nodes import ValueNodes, in_steps, least_value, node_rates, padded
+from provision.formulations.values.nodes import ValueNodes, in_steps, least_value, node_rates
 from provision.formulations.values.patterns import Patterns
 from provision.formulations.values.program import Prices, ValueProgram
 from provision.formulations.values.schedule import SCHEDULE
@@ -84,19 +85,14 @@ class ValueBound:
         self.nodes, self.program = self._grid(None)
 
     def _begin(self) -> Floats:
-        """Add all patterns of one replica, and some small ones of the longest SLO of each kind. Return (kinds,) the
-        most requests/s of a replica that count.
-        """
+        """Add the patterns of one replica. Return (kinds,) the most requests/s of a replica that count."""
         best_rps = np.minimum(self.problem.single_rps.max(axis=1), [one.rates_rps[0] for one in self.classes])
-        numbers = range(self.kind.max() + 1)
-        longest = np.array([max(np.flatnonzero(self.kind == one), key=lambda at: self.slos_ms[at]) for one in numbers])
         for file, points in enumerate(self.patterns.points):
-            alone = small_patterns(points, 1, SCHEDULE.alone)
+            alone = small_patterns(points, 1, 1)
             np.maximum.at(best_rps, points.group[alone[:, 0]], together_rps(points, alone)[:, 0])
             self.patterns.add(file, alone)
-            self.patterns.add(file, small_patterns(points, SCHEDULE.small, SCHEDULE.listed, longest))
         return np.array([best_rps[self.kind == one].max() * bool((best_rps[self.kind == one] > 0).all())
-                         for one in numbers])
+                         for one in range(self.kind.max() + 1)])
 
     def _grid(self, before: ValueNodes | None) -> tuple[ValueNodes, ValueProgram]:
         """The nodes with the present number of rates, and the program over patterns of one replica and known
@@ -215,7 +211,7 @@ class ValueBound:
         most = np.array([worth_of(every, rps[:, None] * (1 + FORGIVEN), values).max()
                          for rps in problem.single_rps.T])
         close = max(SCHEDULE.exact.close, SCHEDULE.part * (1 - self.best / max(self.program.value, self.best, DUST)))
-        scaled = PlaceValues(values.rps, values.value * UNITS)
+        scaled = forgiving(values.rps, values.value * UNITS)
         for file, (slice_type, choices) in enumerate(zip(self.patterns.slice_types, self.choices, strict=True)):
             priced = best_patterns(self.patterns.points[file], choices, scaled, int(duals.slices[slice_type] * UNITS),
                                    SCHEDULE.exact._replace(close=close))

@@ -9,7 +9,7 @@ smaller batch slows its neighbours less.
 import numpy as np
 
 from provision.formulations.pricing.mps.kernels import NONE, ROUNDED
-from provision.formulations.pricing.mps.pricing import PlaceValues
+from provision.formulations.pricing.mps.offers import PlaceValues
 from provision.formulations.pricing.mps.rate_lists import PointTable
 from provision.formulations.pricing.mps.rate_points import RatePoints, carried_rps, gpu_ms
 from provision.formulations.values.schedule import SCHEDULE

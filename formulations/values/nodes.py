@@ -12,12 +12,11 @@ has at most one replica between levels. A table holds the least value of sets of
 rate in whole steps. Rates of levels are rounded up, so that the result is at most the true least value.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.pricing.mps.pricing import RISE, PlaceValues, value_at
+from provision.formulations.pricing.mps.offers import RISE, PlaceValues, place_values, value_at
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.compiled import compiled
 from provision.models.base.tolerances import FORGIVEN
@@ -112,7 +111,7 @@ class ValueNodes:
             between = levels[:, :-1] * (1 - rise) + levels[:, 1:] * rise
             middle = np.where(rise < 1 - 2 * RISE, (value[:, :-1] + value[:, 1:]) / 2, value[:, :-1])
             levels, value = _merged(levels, between), _merged(value, middle)
-        return PlaceValues(np.ascontiguousarray(levels), np.ascontiguousarray(value))
+        return place_values(np.ascontiguousarray(levels), np.ascontiguousarray(value))
 
 
 def node_rates(rates_rps: Floats, most_rps: float, steps: bool, many: int, lowest: float) -> Floats:
@@ -135,12 +134,6 @@ def node_rates(rates_rps: Floats, most_rps: float, steps: bool, many: int, lowes
     return np.append(0.0, most_rps * lowest ** (np.arange(many)[::-1] / many))
 
 
-def padded(levels: Sequence[Floats]) -> Floats:
-    """(kinds, levels) the levels of all kinds; kinds with few levels get more of them above their highest."""
-    width = max(map(len, levels))
-    return np.stack([np.append(one, one[-1] * (1 + 0.01 * np.arange(1, width - len(one) + 1))) for one in levels])
-
-
 def in_steps(values: PlaceValues, most_rps: Floats, fine: int) -> PlaceValues:
     """Piecewise linear values as step functions with ``fine`` steps between two levels. Requests/s above ``most_rps``
     (classes,) do not count.
@@ -152,7 +145,7 @@ def in_steps(values: PlaceValues, most_rps: Floats, fine: int) -> PlaceValues:
     rps = np.hstack([rps.reshape(many, -1)[:, 1:], values.rps[:, -1:], np.full((many, 1), np.inf)])
     value = np.hstack([value.reshape(many, -1)[:, 1:], values.value[:, -1:], np.zeros((many, 1))])
     least = np.where(rps <= most_rps[:, None] * (1 + FORGIVEN), value, 0.0).max(axis=1)
-    return PlaceValues(rps, np.minimum(value, least[:, None]))
+    return place_values(rps, np.minimum(value, least[:, None]))
 
 
 def _merged(one: Floats, between: Floats) -> Floats:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from provision.formulations.pricing.mps.kernels import NONE
-from provision.formulations.pricing.mps.pricing import PlaceValues
+from provision.formulations.pricing.mps.offers import PlaceValues
 from provision.formulations.pricing.mps.rate_lists import table_of
 from provision.formulations.pricing.mps.rate_points import together_rps
 from provision.formulations.pricing.mps.rates import whole_gpu_patterns

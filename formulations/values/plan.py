@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.formulations.pricing.mps.kernels import NONE
-from provision.formulations.pricing.mps.pricing import PlaceValues
+from provision.formulations.pricing.mps.offers import PlaceValues, place_values
 from provision.formulations.pricing.mps.rate_lists import small_patterns
 from provision.formulations.pricing.mps.rate_points import running_at
 from provision.formulations.pricing.mps.schedule import SCHEDULE as PRICING
@@ -203,7 +203,7 @@ class LargePlan:
         for at, one in enumerate(demands):
             rps[at, : len(one.levels)] = one.levels
             value[at, : len(one.levels)] = values[one.first: one.first + len(one.levels)]
-        return PlaceValues(rps, value)
+        return place_values(rps, value)
 
     def _take(self, numbers: Ints) -> None:
         """Take whole numbers of patterns; their places are free."""

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.sparse import coo_array, csc_array, hstack
 
 from provision.formulations.linear.restricted import Columns, RestrictedMaster
-from provision.formulations.pricing.mps.pricing import PlaceValues, value_at
+from provision.formulations.pricing.mps.offers import PlaceValues, value_at
 from provision.formulations.search.problem import Problem
 from provision.formulations.values.classes import WorkloadClass, bins
 from provision.formulations.values.nodes import ValueNodes, least_value

@@ -79,10 +79,6 @@ class ValueSchedule:
         rates are prices over more.
     set_rounds, slight
         How often replica sets are added before patterns are priced, and by which fraction they must be cheaper.
-    alone
-        The most patterns of one replica.
-    small, listed
-        The most replicas of the patterns to begin with, and about how many there are of each size.
     fine, grid
         The steps between two levels in local search, and the rates of a class at which replica sets are priced.
     exact, part, best
@@ -116,9 +112,6 @@ class ValueSchedule:
     over: float = 0.05
     set_rounds: int = 4
     slight: float = 5e-4
-    alone: int = 10**6
-    small: int = 3
-    listed: int = 20_000
     fine: int = 4
     grid: int = 256
     exact: Effort = LONG

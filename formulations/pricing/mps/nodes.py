@@ -1,36 +1,29 @@
-"""The nodes of the search for patterns: a number of members, and ranges of their total cache demand and total power.
+"""The nodes of the search for patterns (a number of replicas, and ranges of their total cache demand and total power),
+and the knapsacks that bound the value of patterns in a node.
 
-The lower ends of the ranges give the least slowdown of every member, and so the value of each option in the node. The
-best pattern of a node is then a knapsack: a given number of offers, within the units of the GPU and within the upper
-ends of cache demand and power. The last two limits are relaxed with multipliers (Lagrangian relaxation, Geoffrion
-1974). Polyak's step rule improves the multipliers.
+A knapsack takes a given number of offers within the units of the GPU. ``best_set`` is the plain one. ``fill`` also
+limits what the replicas of one class are worth together.
 """
 
-import math
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.pricing.mps.tables import PointTables
+from provision.formulations.pricing.mps.rate_points import RatePoints
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import inner
 
-Values = TypeVar("Values", Ints, Floats)
-NEVER = -(1 << 60)
-STEPS = 4
-"""The number of multipliers that are tried in a node."""
-DEAREST = 1e10
-"""At the multipliers, all cache demand (or all power) costs at most this, so that rounding errors stay below 1."""
 SLIGHT = 1e-9
 """The rounding error of sums of cache demand and of power (W)."""
-
+CORNERS = 4
+"""The number of corners of a node: least and most cache demand, each with least and most power."""
 
 Range = tuple[float, float]
 """The lower and the upper end of a quantity."""
 
 
 class Node(NamedTuple):
-    """``size`` members whose total cache demand and total power (W) lie in ranges, and the multipliers to begin with.
+    """``size`` replicas whose total cache demand and total power (W) lie in ranges, and the multipliers to begin with.
     """
 
     size: int
@@ -40,162 +33,71 @@ class Node(NamedTuple):
     power_price: float
 
 
-class Offers(NamedTuple):
-    """Operating points in a node, those with most units first: their units, whole-number value, demands and index
-    (``one``).
-    """
-
-    units: Ints
-    value: Ints
-    cache: Floats
-    power_w: Floats
-    one: Ints
-
-
-class NodeBound(NamedTuple):
-    """The solved knapsack of a node at its multipliers. No pattern in the node has a value above ``most``.
-
-    The true value of a set of offers is at most ``allowance`` above the sum of their values less the prices of their
-    demands. ``cache`` and ``power_w`` are the demands of the best set.
-    """
-
-    most: int
-    node: Node
-    allowance: int
-    cache: float
-    power_w: float
+@inner
+def most_together(points: RatePoints, demand: Floats) -> Floats:
+    """(counts,) an upper bound on the total demand of 0, 1, ... points that fit the units of the GPU together."""
+    most = np.full(points.limit + 1, -np.inf)
+    for at in range(len(demand)):
+        most[points.units[at]] = max(most[points.units[at]], demand[at])
+    together = np.full((points.most + 1, points.limit + 1), -np.inf)
+    together[0] = 0.0
+    for count in range(1, points.most + 1):
+        for units in range(1, points.limit + 1):
+            for own in range(1, units + 1):
+                together[count, units] = max(together[count, units], together[count - 1, units - own] + most[own])
+    return together[:, points.limit] * (1 + SLIGHT) + SLIGHT
 
 
 @inner
-def halves(tables: PointTables, node: Node) -> tuple[Node, Node]:
+def root_nodes(points: RatePoints) -> list[Node]:
+    """The nodes that together hold all patterns: for each number of replicas, with power below the power cap, and above
+    it.
+    """
+    found = [Node(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)][:0]
+    full_w = max(points.gpu.cap_w - points.gpu.idle_w, 0.0)
+    cache, power_w = most_together(points, points.cache), most_together(points, points.power_w)
+    for count in range(1, points.most + 1 if len(points.units) else 1):
+        for least_w, most_w in ((0.0, full_w), (full_w, max(power_w[count], full_w))):
+            found.append(Node(count, (0.0, max(cache[count], 0.0)), (least_w, most_w), 0.0, 0.0))
+    return found
+
+
+@inner
+def halves(points: RatePoints, node: Node) -> tuple[Node, Node]:
     """Cut a node in two along the range that slows replicas more. Power below the power cap slows nobody."""
     cache, power_w = node.cache, node.power_w
-    capped = power_w[0] + tables.gpu.idle_w >= tables.gpu.cap_w
-    slower = _spread(tables, power_w) * tables.gpu.slows[1] if capped else 0.0
-    if _spread(tables, cache) * tables.gpu.slows[0] >= slower:
-        middle = _middle(tables, cache)
+    capped = power_w[0] + points.gpu.idle_w >= points.gpu.cap_w
+    slower = _spread(points, power_w) * points.gpu.slows[1] if capped else 0.0
+    if _spread(points, cache) * points.gpu.slows[0] >= slower:
+        middle = _middle(points, cache)
         return (Node(node.size, (cache[0], middle), power_w, node.cache_price, node.power_price),
                 Node(node.size, (middle, cache[1]), power_w, node.cache_price, node.power_price))
-    middle = _middle(tables, power_w)
+    middle = _middle(points, power_w)
     return (Node(node.size, cache, (power_w[0], middle), node.cache_price, node.power_price),
             Node(node.size, cache, (middle, power_w[1]), node.cache_price, node.power_price))
 
 
 @inner
-def _spread(tables: PointTables, side: Range) -> float:
+def _spread(points: RatePoints, side: Range) -> float:
     """How much more the upper end of a range slows replicas than the lower end."""
-    return side[1] ** tables.gpu.root - side[0] ** tables.gpu.root
+    return side[1] ** points.gpu.root - side[0] ** points.gpu.root
 
 
 @inner
-def _middle(tables: PointTables, side: Range) -> float:
+def _middle(points: RatePoints, side: Range) -> float:
     """The demand that slows replicas halfway between the ends of a range."""
-    return ((side[0] ** tables.gpu.root + side[1] ** tables.gpu.root) / 2) ** (1 / tables.gpu.root)
+    return ((side[0] ** points.gpu.root + side[1] ** points.gpu.root) / 2) ** (1 / points.gpu.root)
 
 
 @inner
-def relaxed(tables: PointTables, offers: Offers, node: Node, floor: int, falls: tuple[float, float]) -> NodeBound:
-    """The NodeBound of a node at the best multipliers found; ``most`` is NEVER if no set fits the units.
-
-    The values of offers are those beside the least cache demand and power of the node. ``falls`` say how much the value
-    of any set above the floor falls at least, per unit of cache demand and per W of power above the least ones.
-    """
-    limit = tables.limit
-    if not len(offers.units) or node.size * offers.units[-1] > limit:
-        return NodeBound(NEVER, node, 0, 0.0, 0.0)
-    first = Node(node.size, node.cache, node.power_w, _within(max(node.cache_price, falls[0]), node.cache[1]),
-                 _within(max(node.power_price, falls[1]), node.power_w[1]))
-    found = at = _priced(offers, first, limit, falls)
-    for _ in range(STEPS - 1):
-        if found.most <= floor:
-            break
-        cache_off = _slope(at.cache, node.cache, at.node.cache_price, falls[0]) / tables.gpu.usual[0]
-        power_off = _slope(at.power_w, node.power_w, at.node.power_price, falls[1]) / tables.gpu.usual[1]
-        steep = cache_off**2 + power_off**2
-        if steep < SLIGHT:
-            break
-        step = (at.most - floor) / steep
-        cache_price = _within(at.node.cache_price + step * cache_off / tables.gpu.usual[0], node.cache[1])
-        power_price = _within(at.node.power_price + step * power_off / tables.gpu.usual[1], node.power_w[1])
-        at = _priced(offers, Node(node.size, node.cache, node.power_w, cache_price, power_price), limit, falls)
-        if at.most < found.most:
-            found = at
-    return found
-
-
-@inner
-def _slope(amount: float, side: Range, price: float, fall: float) -> float:
-    """The direction in which to move the multiplier ``price`` so that the bound falls; 0 to leave it.
-
-    ``amount`` is what the best offers demand, and ``side`` is its range. The bound is convex in the multiplier. Above
-    ``fall`` its slope is the upper end of the range less the amount; below, it is the lower end less the amount.
-    """
-    if price > fall or (price == fall and amount > side[1]):
-        return amount - side[1]
-    if 0 < price < fall or (price == fall and fall > 0 and amount < side[0]):
-        return amount - side[0]
-    return 0.0
-
-
-@inner
-def _within(price: float, amount: float) -> float:
-    """The multiplier ``price``, cut to at least 0 and so that ``amount`` costs no more than DEAREST."""
-    return min(max(price, 0.0), DEAREST / max(amount, 1 / DEAREST))
-
-
-@inner
-def _priced(offers: Offers, node: Node, limit: int, falls: tuple[float, float]) -> NodeBound:
-    """The NodeBound of a node at its multipliers. Prices of demands are rounded down, which can only raise the bound.
-    """
-    values = np.empty(len(offers.value), np.int64)
-    for at in range(len(values)):
-        taken = math.floor(node.cache_price * offers.cache[at] + node.power_price * offers.power_w[at])
-        values[at] = offers.value[at] - taken
-    most, chosen = best_set(offers.units, values, node.size, limit, NEVER)
-    cache, power_w = 0.0, 0.0
-    for at in chosen:
-        cache, power_w = cache + offers.cache[at], power_w + offers.power_w[at]
-    given = _given(node.cache_price, node.cache, falls[0]) + _given(node.power_price, node.power_w, falls[1])
-    allowance = math.ceil(given) + 1
-    return NodeBound(most + allowance if most > NEVER // 2 else NEVER, node, allowance, cache, power_w)
-
-
-@inner
-def _given(price: float, side: Range, fall: float) -> float:
-    """The amount to add to the sum of the values less prices of a set of offers; the result is then an upper bound on
-    the value of the set. The set pays ``price`` per unit of its demand, which lies in the range ``side``. For each unit
-    above the lower end of the range, its value falls by ``fall``. So the amount is the largest value of price * demand
-    - fall * (demand - lower end) in the range.
-    """
-    return price * (side[1] + SLIGHT) - min(price, fall) * (side[1] - side[0])
-
-
-@inner
-def fill(units: Ints, values: Floats, best: Floats) -> None:
-    """Fill ``best``: entry [o, n, u] is the highest value of exactly n offers with index o or more, in at most u units;
-    minus infinity where there are no such offers.
-    """
-    many, counts, limits = best.shape
-    best[many - 1], best[many - 1, 0] = -np.inf, 0
-    for at in range(many - 2, -1, -1):
-        best[at] = best[at + 1]
-        need, value = units[at], values[at]
-        for number in range(1, counts):
-            for total in range(need, limits):
-                candidate = best[at, number - 1, total - need] + value
-                if candidate > best[at, number, total]:
-                    best[at, number, total] = candidate
-
-
-@inner
-def best_set(units: Ints, values: Values, count: int, limit: int, never: float) -> tuple[float, Ints]:
-    """The highest value of exactly ``count`` offers in at most ``limit`` units, ``never`` if there are none; and the
-    offers that attain it. Offers have 1 to ``limit`` units.
+def best_set(units: Ints, values: Floats, count: int, limit: int) -> tuple[float, Ints]:
+    """The highest value of exactly ``count`` offers in at most ``limit`` units, minus infinity if there are none; and
+    the offers that attain it. Offers have 1 to ``limit`` units.
 
     Offers may repeat, so one with no higher value than another of no more units is left out.
     """
-    best, last = np.empty((count + 1, limit + 1), values.dtype), np.zeros((count + 1, limit + 1), np.int64)
-    best[:], of_units = never, np.full(limit + 1, -1)
+    best, last = np.empty((count + 1, limit + 1)), np.zeros((count + 1, limit + 1), np.int64)
+    best[:], of_units = -np.inf, np.full(limit + 1, -1)
     for at in range(len(units)):
         if of_units[units[at]] < 0 or values[at] > values[of_units[units[at]]]:
             of_units[units[at]] = at
@@ -210,8 +112,91 @@ def best_set(units: Ints, values: Values, count: int, limit: int, never: float) 
                 candidate = best[number - 1, total - need] + values[at]
                 if candidate > best[number, total]:
                     best[number, total], last[number, total] = candidate, at
-    chosen, total = np.empty(count if best[count, limit] > never / 2 else 0, np.int64), limit
+    chosen, total = np.empty(count if best[count, limit] > -np.inf else 0, np.int64), limit
     for place in range(len(chosen)):
         chosen[place] = last[count - place, total]
         total -= units[chosen[place]]
     return best[count, limit], chosen
+
+
+class Together(NamedTuple):
+    """The limit on the joint value of the replicas of one class: it is at most ``most`` plus the values ``beside`` of
+    all of them. ``of`` (offers,) is the class of each offer, -1 where no limit holds. Offers of one class stand
+    together. ``copies`` (classes,) limits the replicas of a class in a pattern.
+    """
+
+    of: Ints
+    beside: Floats
+    most: Floats
+    copies: Ints
+
+
+@inner
+def fill(units: Ints, values: Floats, together: Together, best: Floats, more: Floats) -> None:
+    """Fill two tables with bounds on the values of n offers in at most u units; minus infinity if there are none.
+
+    Entry [o, n, u] of ``best`` is for offers with index o or more, where the joint values of all classes are limited
+    but that of offer o. Entry [c, n, u] of ``more`` is for offers of the limited class c, with their values ``beside``,
+    and of the classes behind it.
+    """
+    _, counts, limits = best.shape
+    later, own, beside = np.empty((3, counts, limits))
+    later[:], later[0], end = -np.inf, 0.0, len(units)
+    while end > 0:
+        begin, one = end - 1, together.of[end - 1]
+        while begin > 0 and together.of[begin - 1] == one:
+            begin -= 1
+        for at in range(end - 1, begin - 1, -1):
+            best[at] = later if at == end - 1 else best[at + 1]
+            _take(best[at], units[at], values[at])
+        if one < 0:
+            later = best[begin]
+        else:
+            own[:], beside[:], own[0], beside[0] = -np.inf, -np.inf, 0.0, 0.0
+            more[one] = later
+            _take_all(units[begin:end], values[begin:end], own)
+            _take_all(units[begin:end], together.beside[begin:end], beside)
+            _take_all(units[begin:end], together.beside[begin:end], more[one])
+            later = _joined(later, own, beside, together.most[one], together.copies[one])
+        end = begin
+
+
+@inner
+def _take(table: Floats, units: int, value: float) -> None:
+    """Allow an offer any number of times in ``table``: entry [n, u] is the highest value of n offers in u units."""
+    for number in range(1, table.shape[0]):
+        for total in range(units, table.shape[1]):
+            candidate, known = table[number - 1, total - units] + value, table[number, total]
+            table[number, total] = candidate if candidate > known else known
+
+
+@inner
+def _take_all(units: Ints, values: Floats, table: Floats) -> None:
+    """Allow all offers any number of times in ``table``."""
+    most = np.full(table.shape[1], -np.inf)
+    for at in range(len(units)):
+        most[units[at]] = max(most[units[at]], values[at])
+    for need in range(1, len(most)):
+        if most[need] > -np.inf:
+            _take(table, need, most[need])
+
+
+@inner
+def _joined(later: Floats, own: Floats, beside: Floats, most: float, copies: int) -> Floats:
+    """The highest values when up to ``copies`` offers of one more class are allowed.
+
+    ``own`` are the highest values of its offers, and ``beside`` those of the same offers beside others of the class.
+    """
+    (counts, limits), joined = own.shape, later.copy()
+    for number in range(1, min(counts, copies + 1)):
+        before = -np.inf
+        for units in range(1, limits):
+            worth = min(own[number, units], most + beside[number, units])
+            if worth <= before:
+                continue
+            before = worth
+            for further in range(counts - number):
+                for total in range(limits - units):
+                    candidate, known = later[further, total] + worth, joined[number + further, total + units]
+                    joined[number + further, total + units] = candidate if candidate > known else known
+    return joined

@@ -5,9 +5,10 @@ import math
 import numpy as np
 
 from provision.formulations.pricing.mps.kernels import NONE
+from provision.formulations.pricing.mps.offers import RISE, PlaceValues, choices_of, padded
+from provision.formulations.pricing.mps.pricing import best_patterns
 from provision.formulations.pricing.mps.rate_lists import small_patterns
-from provision.formulations.pricing.mps.rate_points import Prices, RatePoints, rate_points, running_at, together_rps
-from provision.formulations.pricing.mps.rate_search import search
+from provision.formulations.pricing.mps.rate_points import MOST_RPS, rate_points, running_at, together_rps
 from provision.formulations.pricing.mps.schedule import SCHEDULE
 from provision.formulations.pricing.mps.sets import InterferingSets
 from provision.formulations.pricing.mps.tables import tables_of
@@ -32,8 +33,6 @@ UNITS = 10**6
 """The price of a GPU in the whole-number units in which patterns are priced. For the most throughput, prices are in
 requests/s, and this is the floor of their values.
 """
-OF_POINTS = RatePoints._fields[: RatePoints._fields.index("hold_ms")]
-"""The arrays over points."""
 
 
 class InterferencePatterns(RateOracle):
@@ -57,6 +56,7 @@ class InterferencePatterns(RateOracle):
         self.most_rps = math.ceil(problem.single_rps.max(initial=0.0)) + 1
         self.points = rate_points(problem.instance, data, problem.groups, clients)
         self.groups = len(problem.groups)
+        self.choices = choices_of(self.points, np.arange(self.groups), self.points.copies)
 
     def listed(self) -> Listing:
         """All patterns of one replica, and patterns of up to SCHEDULE.small replicas with large batches."""
@@ -67,13 +67,30 @@ class InterferencePatterns(RateOracle):
     def price(self, prices: GroupPrices, floor: float, effort: int) -> PricedRates:
         """See ``RateOracle.price``."""
         units = UNITS / max(floor, 1.0)
-        counted = np.full(self.groups, self.points.limit) if prices.counted is None else prices.counted
-        whole = Prices(prices.per_rps * units, prices.bonus * units, prices.cap_rps, units,
-                       np.minimum(counted, self.points.limit).astype(int))
-        found = search(self.points, whole, max(int(floor * units), 0), SCHEDULE.nodes * SCHEDULE.more**effort,
-                       SCHEDULE.visits, SCHEDULE.room, 0)
-        members = np.where(np.arange(found.members.shape[1]) < found.size[:, None], found.members, NONE)
-        return PricedRates(found.most / units, self._listing(members))
+        longer = SCHEDULE.rates._replace(nodes=SCHEDULE.rates.nodes * SCHEDULE.more**effort)
+        found = best_patterns(self.points, self.choices, self._values(prices, units, self.points.copies),
+                              max(int(floor * units), 0), longer)
+        return PricedRates(found.most / units, self._listing(found.members))
+
+    def _values(self, prices: GroupPrices, units: float, copies: Ints) -> PlaceValues:
+        """The values of places at some prices times ``units``; a pattern has at most ``copies`` of a group's replicas.
+
+        The requests/s of a group that count are together worth at most their price. If only some replicas have the
+        bonus, these bonuses are limited together too.
+        """
+        points, counts_rps = self.points, np.minimum(prices.cap_rps, self.points.total_rps)
+        endless = counts_rps >= MOST_RPS
+        further = np.where(endless, prices.per_rps, np.where(prices.cap_rps < points.total_rps, 1.0, 0.0))
+        counts_rps[endless] = 0.0
+        number = copies if prices.counted is None else np.minimum(prices.counted, copies)
+        each = np.where((prices.bonus < 0) | (number >= points.most), prices.bonus, 0.0)
+        rps = padded([np.unique([0.0, least * (1 - RISE), least, min(counts, most), most]) for least, counts, most
+                      in zip(points.least_rps, counts_rps, points.most_rps, strict=True)])
+        value = (further * rps.T + (prices.per_rps - further) * np.minimum(rps.T, counts_rps) + prices.bonus).T
+        value = np.where(rps < points.least_rps[:, None], np.minimum(value, 0.0), value)
+        beside = (further * rps.T + each).T
+        together = (prices.per_rps - further) * counts_rps + np.where(each == prices.bonus, 0.0, prices.bonus * number)
+        return PlaceValues(rps, value * units, np.ascontiguousarray(beside * units), together * units)
 
     def every(self, until: Deadline) -> list[tuple[int, ...]] | None:
         """See ``RateOracle.every``."""
@@ -84,15 +101,15 @@ class InterferencePatterns(RateOracle):
         only patterns with all of them are worth more than the floor.
         """
         points, number = self.points, np.bincount(groups, minlength=self.groups)
-        mine = np.isin(points.group, groups)
-        of_points = {name: getattr(points, name)[mine] for name in OF_POINTS}
-        few = points._replace(**of_points, copies=number, most=min(len(groups), points.most))
+        few = points._replace(most=min(len(groups), points.most))
+        among = np.flatnonzero(np.isin(points.group, groups))
         each, bonus = np.ones(self.groups), self.most_rps * len(groups)
-        floor = bonus * len(groups) * UNITS
-        nodes, visits = SCHEDULE.nodes if effort else SCHEDULE.quick, SCHEDULE.visits * SCHEDULE.patient**effort
-        found = search(few, Prices(each * UNITS, each * bonus * UNITS, each * np.inf, float(UNITS), number), floor,
-                       nodes, visits, SCHEDULE.room, len(groups))
-        listing = self._listing(np.flatnonzero(mine)[found.members[:, : len(groups)]])
+        floor, quick = bonus * len(groups) * UNITS, SCHEDULE.rates
+        found = best_patterns(few, choices_of(few, np.arange(self.groups), number, among),
+                              self._values(GroupPrices(each, each * bonus, each * np.inf), UNITS, number), floor,
+                              quick._replace(nodes=quick.nodes if effort else SCHEDULE.quick,
+                                             visits=quick.visits * SCHEDULE.patient**effort))
+        listing = self._listing(found.members)
         best = int(listing.rps.sum(axis=1).argmax()) if len(listing.rps) else None
         return (found.most - floor) / UNITS, None if best is None else listing.rated(best).members
 
@@ -106,9 +123,10 @@ class InterferencePatterns(RateOracle):
         np.add.at(number, (row[there], group[there]), 1.0)
 
         def rated(at: int) -> RatedPattern:
-            chosen = members[at][there[at]]
-            members_at = tuple(Member(int(points.group[one]), running_at(points, one)) for one in chosen.tolist())
-            return RatedPattern(members_at, tuple(rps[at][there[at]].tolist()))
+            order = np.argsort(members[at][there[at]])
+            chosen = members[at][there[at]][order].tolist()
+            members_at = tuple(Member(int(points.group[one]), running_at(points, one)) for one in chosen)
+            return RatedPattern(members_at, tuple(rps[at][there[at]][order].tolist()))
 
         return Listing(total, number, there.sum(axis=1).astype(float), rated)
 

@@ -11,14 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from provision.formulations.pricing.mps.kernels import NONE, arrange, settle
-from provision.formulations.pricing.mps.pricing import (
-    RISE,
-    Effort,
-    PlaceValues,
-    PointPatterns,
-    best_patterns,
-    choices_of,
-)
+from provision.formulations.pricing.mps.offers import RISE, PlaceValues, choices_of, forgiving
+from provision.formulations.pricing.mps.pricing import Effort, PointPatterns, best_patterns
 from provision.formulations.pricing.mps.rate_points import rate_points, together_rps
 from provision.formulations.pricing.mps.schedule import SCHEDULE
 from provision.formulations.pricing.mps.tables import PointTables
@@ -103,7 +97,7 @@ class RolePricing:
             rps[at, 1:end:2], rps[at, 2:end:2] = rates * (1 - RISE), rates
             value[at, 3:end:2], value[at, 2:end:2] = worth[:-1], worth
             rps[at, end:], value[at, end:] = rates[-1] * (1 + np.arange(1, width - end + 1)), worth[-1]
-        return PlaceValues(rps, value)
+        return forgiving(rps, value)
 
     def _hardest(self, members: Ints) -> Ints:
         """(patterns, places) the role of each replica: that of the highest rate that it carries. Replicas stand in

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from provision.formulations.pricing.mps.pricing import Effort
 
 ROLES = Effort(nodes=300, close=1e-4, room=20_000)
+RATES = Effort(nodes=300, close=0.0)
 
 
 @dataclass(frozen=True)
@@ -13,8 +14,8 @@ class InterferencePricing:
 
     Attributes
     ----------
-    roles
-        How long the quickest search for patterns of roles may take.
+    roles, rates
+        How long the quickest searches for patterns of roles, and for those that carry rates, may take.
     many
         A model with at least this many replicas has one class for all its roles of an SLO. In larger classes, pricing
         is quicker and does not count how often a pattern has a role.
@@ -22,9 +23,8 @@ class InterferencePricing:
         The factor by which each further effort opens more nodes.
     small, listed
         Of patterns that carry rates: the most replicas of those that are listed, and about how many of each size.
-    nodes, quick, visits, room
-        Limits of the search for patterns that carry rates: the nodes of the quickest search, and of that for one set of
-        replicas, the visits of the depth-first search in each node, and the patterns that are returned.
+    quick
+        The nodes of the quickest search for one set of replicas.
     patient
         The factor by which each further effort allows more visits for one set of replicas.
     hardest
@@ -34,14 +34,12 @@ class InterferencePricing:
     """
 
     roles: Effort = ROLES
+    rates: Effort = RATES
     many: int = 20
     more: int = 3
     small: int = 3
     listed: int = 160_000
-    nodes: int = 300
     quick: int = 2
-    visits: int = 1000
-    room: int = 5000
     patient: int = 20
     hardest: int = 4
     sets: int = 20_000

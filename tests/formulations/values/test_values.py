@@ -7,7 +7,8 @@ import pytest
 
 import provision
 from provision.formulations.pricing.mps.kernels import NONE
-from provision.formulations.pricing.mps.pricing import Effort, PlaceValues, best_patterns
+from provision.formulations.pricing.mps.offers import place_values
+from provision.formulations.pricing.mps.pricing import Effort, best_patterns
 from provision.formulations.pricing.mps.rate_points import together_rps
 from provision.formulations.values.bound import ValueBound, value_bound
 from provision.formulations.values.classes import classes_of
@@ -82,7 +83,7 @@ def test_no_pattern_exceeds_what_pricing_proves(seed: int, budget: str) -> None:
         levels = bound.nodes.levels[bound.nodes.kind]
         value = np.cumsum(draw.exponential(1e4, levels.shape) * draw.integers(0, 2, levels.shape), axis=1)
         value[:, 0] = 0
-        values = PlaceValues(levels, value)
+        values = place_values(levels, value)
         known = best_patterns(points, choices, values, 0, Effort(300, 1e-4, 500)).value.max()
         for nodes, floor in ((1, 0), (300, int(known)), (300, int(known * 0.999)), (30, 0), (300, 0)):
             most = best_patterns(points, choices, values, floor, Effort(nodes, 0.01, 500)).most

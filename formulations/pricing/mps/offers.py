@@ -1,0 +1,251 @@
+"""The options of a node of the search for patterns, and what they are worth there.
+
+Operating points of one model with equal units and batch are one option: they differ only in the class that they serve.
+In a node, the value of an option is that of its most valuable class. It falls with the demands of all replicas; it is
+bounded at the four corners of the node, between which a bilinear function bounds it.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from provision.formulations.pricing.mps.kernels import ROUNDED, delay_at
+from provision.formulations.pricing.mps.nodes import CORNERS, SLIGHT, Node
+from provision.formulations.pricing.mps.rate_points import RatePoints, carried_rps, gpu_ms
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.compiled import compiled, inner
+from provision.models.base.tolerances import FORGIVEN
+
+RISE = 1e-9
+"""A step is a steep line for the search: it begins this fraction of the rate below the step."""
+
+
+class PlaceValues(NamedTuple):
+    """The values of places by class, piecewise linear or step functions of what a replica carries.
+
+    ``rps`` (classes, levels) are requests/s, ascending from 0, and ``value`` (classes, levels) are the values of a
+    place that carries them. The places of a class in one pattern are together worth at most ``together`` (classes,)
+    plus, for each of them, its value ``beside`` (classes, levels). ``together`` is infinite for classes without limit.
+    """
+
+    rps: Floats
+    value: Floats
+    beside: Floats
+    together: Floats
+
+
+def place_values(rps: Floats, value: Floats) -> PlaceValues:
+    """The values of places that may have any value together; both (classes, levels)."""
+    return PlaceValues(rps, value, value, np.full(len(rps), np.inf))
+
+
+def forgiving(rps: Floats, value: Floats) -> PlaceValues:
+    """Like ``place_values``, for bounds: a replica that nearly carries a rate has the value of that rate."""
+    return place_values(rps / (1 + FORGIVEN), value)
+
+
+def padded(levels: Sequence[Floats]) -> Floats:
+    """(classes, levels) the levels of all classes; those with few levels get more of them above their highest."""
+    width = max(map(len, levels))
+    return np.stack([np.append(one, one[-1] * (1 + 0.01 * np.arange(1, width - len(one) + 1))) for one in levels])
+
+
+class Offers(NamedTuple):
+    """The options in a node, in the reverse order of its Choices: units, (offers, corners) values at the corners of the
+    node, highest values beside others of the class, demands, the class if its joint value is limited (else -1), and the
+    options' numbers among the Choices.
+    """
+
+    units: Ints
+    value: Floats
+    beside: Floats
+    cache: Floats
+    power_w: Floats
+    limited: Ints
+    one: Ints
+
+
+class Choices(NamedTuple):
+    """Operating points by option: option o has the points ``order[first[o] : first[o + 1]]``. Options are sorted by
+    kind, then by units. The Choices of a node have only the points that are the most valuable of their option somewhere
+    in the node. ``copies`` (classes,) limits the replicas of a class in a pattern, if the class shares no option with
+    others.
+    """
+
+    order: Ints
+    first: Ints
+    copies: Ints
+
+
+def choices_of(points: RatePoints, kind: Ints, copies: Ints | None = None, among: Ints | None = None) -> Choices:
+    """The options of some points. Classes of the same ``kind`` (classes,) share options; ``copies`` (classes,) may
+    limit the replicas of a class that shares none. Only the points ``among`` are used, by default all.
+    """
+    among = np.arange(len(points.units)) if among is None else among
+    keys = np.stack([kind[points.group], points.units, points.model, points.batch])[:, among]
+    alike, option = np.unique(keys, axis=1, return_inverse=True)
+    order = np.argsort(option.ravel(), kind="stable")
+    first = np.searchsorted(option.ravel()[order], np.arange(alike.shape[1] + 1))
+    return Choices(among[order], first, np.full(len(kind), points.most) if copies is None else copies)
+
+
+@compiled
+def value_at(rps: Floats, value: Floats, rate_rps: float) -> float:
+    """The value of a replica that carries a rate; ``rps`` and ``value`` (levels,) begin at 0."""
+    if rate_rps >= rps[-1]:
+        return float(value[-1])
+    at = np.searchsorted(rps, rate_rps, side="right") - 1
+    return float(value[at] + (value[at + 1] - value[at]) * (rate_rps - rps[at]) / (rps[at + 1] - rps[at]))
+
+
+@inner
+def offers_in(points: RatePoints, choices: Choices, values: PlaceValues, node: Node) -> tuple[Choices, Offers]:
+    """The undominated options in a node, and the offers that they make. An option dominates another one if it has no
+    more units, cache demand and power, its least value in the node is no less than the other's highest, and neither the
+    number of its replicas nor their joint value is limited, or the two have the same class.
+    """
+    order, first, kept = np.empty(len(choices.order), np.int64), np.zeros(len(choices.first), np.int64), 0
+    ats, taken, highest = np.empty(len(first), np.int64), np.empty((len(first), 3)), np.empty((2, len(first)))
+    carried, most, least, least_w = np.empty(len(choices.order)), np.empty(len(choices.order)), np.inf, np.inf
+    for option in range(len(first) - 1):
+        at = choices.order[choices.first[option]]
+        least, least_w = min(least, points.cache[at]), min(least_w, points.power_w[at])
+    least, least_w = (node.size - 1) * least, (node.size - 1) * least_w
+    for option in range(len(first) - 1):
+        begin, end = choices.first[option], choices.first[option + 1]
+        at = choices.order[begin]
+        cache, power_w = points.cache[at], points.power_w[at]
+        if (points.units[at] + node.size - 1 > points.limit or cache + least > node.cache[1] + SLIGHT
+                or power_w + least_w > node.power_w[1] + SLIGHT):
+            continue
+        busy, top, beside = gpu_ms(points, at, node.size, node.cache[0], node.power_w[0], -ROUNDED), 0.0, 0.0
+        for which in range(begin, end):
+            one = choices.order[which]
+            carried[which] = carried_rps(points, one, busy)
+            most[which] = worth_of(points, values.rps, values.value, one, carried[which])
+            top = max(top, most[which])
+            if values.together[points.group[one]] < np.inf:
+                beside = worth_of(points, values.rps, values.beside, one, carried[which])
+        if top <= 0 or _beaten(points, choices, values, at, top, taken[:kept], ats):
+            continue
+        busy, lowest = gpu_ms(points, at, node.size, node.cache[1], node.power_w[1], ROUNDED), 0.0
+        for which in range(begin, end):
+            if most[which] > lowest:
+                one = choices.order[which]
+                lowest = max(lowest, worth_of(points, values.rps, values.value, one, carried_rps(points, one, busy)))
+        many = first[kept]
+        for which in range(begin, end):
+            if most[which] >= lowest and most[which] > 0:
+                order[many], carried[many], many = choices.order[which], carried[which], many + 1
+        ats[kept], highest[0, kept], highest[1, kept] = at, top, beside
+        taken[kept, 0], taken[kept, 1], taken[kept, 2] = lowest, cache, power_w
+        kept += 1
+        first[kept] = many
+    narrowed = Choices(order[:first[kept]].copy(), first[:kept + 1].copy(), choices.copies)
+    back = np.arange(kept - 1, -1, -1)
+    corners, limited = np.empty((kept, CORNERS)), np.full(kept, -1)
+    for one in range(kept):
+        corners[one] = highest[0, back[one]]
+        group = points.group[ats[back[one]]]
+        if values.together[group] < np.inf:
+            limited[one] = group
+        _corners(points, narrowed, values, back[one], node, carried, corners[one])
+    return narrowed, Offers(points.units[ats[back]], corners, highest[1][back], points.cache[ats[back]],
+                            points.power_w[ats[back]], limited, back)
+
+
+@inner
+def _corners(points: RatePoints, choices: Choices, values: PlaceValues, option: int, node: Node, carried: Floats,
+             most: Floats) -> None:
+    """Lower ``most`` (corners,), which holds an option's highest value in a node, at the corners of the node: the
+    option's value is nowhere above the bilinear interpolation of the result. ``carried`` are the requests/s of all
+    points of ``choices.order`` at the least demands.
+
+    A rate is convex in cache demand; in power it is concave above the power cap, and is replaced by its tangent. A
+    value that is piecewise linear in the rate is replaced by a line that it nowhere exceeds.
+    """
+    at = choices.order[choices.first[option]]
+    (cache, most_cache), (power_w, most_w), own = node.cache, node.power_w, points.cache[at]
+    after = points.after_ms[at]
+    if not points.straight or points.power_ms[at] != 0 or after < 0 or node.size == 1:
+        return
+    busy = gpu_ms(points, at, node.size, cache, power_w, -ROUNDED)
+    base = points.base_ms[at] + points.kernels[at] * delay_at(points, node.size)
+    first, last = base + points.cache_ms[at] * (cache - own), base + points.cache_ms[at] * (most_cache - own)
+    clock = 1 - points.gpu.clock_loss * max(points.gpu.idle_w + power_w - points.gpu.cap_w, 0.0)
+    if first <= 0 or clock <= 0:
+        return
+    loss = points.gpu.clock_loss * (most_w - power_w) if points.gpu.idle_w + power_w >= points.gpu.cap_w else 0.0
+    start, end = clock / (first + after * clock), clock / (last + after * clock)
+    part = (start, start - loss * first / (first + after * clock) ** 2,  # the fractions of 1 request per ms of a batch
+            end, end - loss * last / (last + after * clock) ** 2)
+    most[:] = 0.0
+    for which in range(choices.first[option], choices.first[option + 1]):
+        group, hold = points.group[choices.order[which]], busy + after
+        rps, value, ceiling = values.rps[group], values.value[group], points.most_rps[group]
+        scale = carried[which] * hold
+        high, low = scale * part[0], max(scale * part[CORNERS - 1], 0.0)
+        top = value_at(rps, value, min(high, ceiling))
+        slope = np.inf
+        if high > low * (1 + FORGIVEN):
+            slope = (top - value_at(rps, value, min(low, ceiling))) / (high - low)
+            if low < ceiling < high:
+                slope = 0.0
+            level = np.searchsorted(rps, low, side="right")
+            while level < len(rps) and rps[level] < min(high, ceiling):
+                slope = min(slope, (top - value[level]) / (high - rps[level]))
+                level += 1
+        else:
+            slope = 0.0
+        slope = max(slope, 0.0)
+        for corner in range(CORNERS):
+            most[corner] = max(most[corner], top - slope * (high - scale * part[corner]))
+
+
+@inner
+def worth_of(points: RatePoints, rps: Floats, value: Floats, at: int, carried: float) -> float:
+    """The value of a point that carries some requests/s, within the limits of bounds; 0 if these are 0."""
+    one = points.group[at]
+    carried = min(carried, points.most_rps[one])
+    return value_at(rps[one], value[one], carried) if carried > 0 else 0.0
+
+
+@inner
+def best_point(points: RatePoints, choices: Choices, values: PlaceValues, option: int, busy: float
+                ) -> tuple[int, float]:
+    """The most valuable point of an option, and its value."""
+    chosen, most = choices.order[choices.first[option]], 0.0
+    for which in range(choices.first[option], choices.first[option + 1]):
+        one = choices.order[which]
+        value = worth_of(points, values.rps, values.value, one, carried_rps(points, one, busy))
+        if value > most:
+            chosen, most = one, value
+    return chosen, most
+
+
+@inner
+def _beaten(points: RatePoints, choices: Choices, values: PlaceValues, at: int, top: float, taken: Floats, ats: Ints
+            ) -> bool:
+    """Whether another option dominates an option with the highest value ``top``. ``taken`` (others, 3) are the others'
+    least values, cache demands and power; ``at`` and ``ats`` are the first points of the option and of the others.
+    """
+    cache, power_w, one = points.cache[at], points.power_w[at], points.group[at]
+    for other in range(len(taken) - 1, -1, -1):
+        its = points.group[ats[other]]
+        if its != one and values.together[its] < np.inf:
+            return False  # the points of a limited class stand together, the last ones first
+        better = taken[other, 0] >= top and taken[other, 1] <= cache and taken[other, 2] <= power_w
+        endless = its == one or choices.copies[its] >= points.most
+        if better and endless and points.units[ats[other]] <= points.units[at]:
+            return True
+    return False
+
+
+@inner
+def complete(points: RatePoints, choices: Choices, options: Ints, option: int) -> bool:
+    """Whether some options have as many replicas of the class of a further option as ``copies`` allows."""
+    times, one = 0, points.group[choices.order[choices.first[option]]]
+    for other in options:
+        times += points.group[choices.order[choices.first[other]]] == one
+    return times >= choices.copies[one]
