@@ -30,9 +30,6 @@ CASES = ("free-120", "own-120", "single-1000", "free-1000", "free-10000")
 GAPS = (100.0, 10.0, 5.0, 3.0, 2.0, 1.0, 0.5, 0.0)
 PARTS = {
     "formulations.pricing.": "exact pricing",
-    "formulations.pricing.mps.pricing.": "exact pricing",
-    "formulations.values.bound.climb": "local search for patterns",
-    "formulations.values.climb.": "local search for patterns",
     "formulations.values.bound.": "exact pricing",
     "formulations.linear.": "linear programs",
     "formulations.values.program.": "linear programs",

@@ -144,7 +144,7 @@ def _prices(problem: Problem, progress: Progress) -> ValueBound | None:
     """
     instance = problem.instance
     others = len(instance.workloads) <= MOST_NAMED or problem.single
-    return None if others or not applies(instance) else value_bound(instance, progress.search.seed)
+    return None if others or not applies(instance) else value_bound(instance)
 
 
 def first_bound(problem: Problem) -> float:

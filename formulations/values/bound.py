@@ -14,14 +14,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from provision.formulations.pricing.mps.offers import PlaceValues, choices_of, forgiving, padded, value_at
-from provision.formulations.pricing.mps.pricing import best_patterns
+from provision.formulations.pricing.mps.offers import PlaceValues, forgiving, padded, value_at
 from provision.formulations.pricing.mps.rate_lists import small_patterns
 from provision.formulations.pricing.mps.rate_points import together_rps
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.type_counts import TypeCounts
 from provision.formulations.values.classes import WorkloadClass, classes_of
-from provision.formulations.values.nodes import ValueNodes, in_steps, least_value, node_rates
+from provision.formulations.values.nodes import ValueNodes, least_value, node_rates
 from provision.formulations.values.patterns import Patterns
 from provision.formulations.values.program import Prices, ValueProgram
 from provision.formulations.values.schedule import SCHEDULE
@@ -35,9 +34,6 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
 from provision.models.problem.search import Progress
 
-UNITS = 10**6
-"""The price of the dearest GPU in the units in which patterns are priced."""
-
 
 class ValueBound:
     """The bound over some classes. ``proof`` holds the proven bound.
@@ -48,8 +44,6 @@ class ValueBound:
         The problem.
     classes
         Classes of all its workloads that need a replica.
-    seed
-        Seed of the local search for patterns.
 
     Attributes
     ----------
@@ -65,8 +59,8 @@ class ValueBound:
         The patterns found so far, and those that are columns of the linear program.
     """
 
-    def __init__(self, instance: Instance, classes: Sequence[WorkloadClass], seed: int) -> None:
-        self.classes, self.draw, self.finer = list(classes), np.random.default_rng(seed), 0
+    def __init__(self, instance: Instance, classes: Sequence[WorkloadClass]) -> None:
+        self.classes, self.finer = list(classes), 0
         self.problem = problem = Problem(instance, [one.group(longest=True) for one in classes], relaxed_problem=True)
         self.proof, self.closed = TypeCounts(problem.pools, problem.most_gpus), False
         self.values: PlaceValues | None = None
@@ -80,7 +74,6 @@ class ValueBound:
             (one.models, instance.policy.traffic_of(one), one.max_replicas == 1), len(number)) for one in first])
         self.slos_ms = np.array([one.slo_ms[1] for one in classes])
         self.patterns, self.entered = Patterns(problem), np.zeros(0, int)
-        self.choices = [choices_of(points, self.kind) for points in self.patterns.points]
         self.most_rps = self._begin()
         self.nodes, self.program = self._grid(None)
 
@@ -163,8 +156,8 @@ class ValueBound:
         return not self.ended and self.next_s < search.left_s
 
     def _solved(self, until: Deadline) -> Prices | None:
-        """The duals of the linear program over all patterns found so far, and over those that local search finds until
-        a deadline; None if it has no solution.
+        """The duals of the linear program over all patterns found so far, and over those that quick pricing finds
+        until a deadline; None if it has no solution.
         """
         over = math.inf
         while (duals := self.program.solved()) is not None:
@@ -175,7 +168,9 @@ class ValueBound:
                 continue
             if over < SCHEDULE.over or until.over:
                 break
-            over = max((self._climb(file, duals, values) for file in range(len(self.choices))), default=0.0)
+            prices = duals.slices[self.patterns.slice_types].tolist()
+            over = max(self.patterns.price(file, values, price, SCHEDULE.first, SCHEDULE.best)[1] / max(price, DUST) - 1
+                       for file, price in enumerate(prices))
         return duals
 
     def _worthy(self, duals: Prices, values: PlaceValues) -> Ints:
@@ -186,14 +181,6 @@ class ValueBound:
         over[self.entered] = 0.0
         best = np.argsort(-over, kind="stable")[: SCHEDULE.best]
         return best[over[best] > 0]
-
-    def _climb(self, file: int, duals: Prices, values: PlaceValues) -> float:
-        """Search for patterns of a performance file, from the last ones and some others; as ``Patterns.improve``."""
-        known, many = self.patterns, SCHEDULE.climbs_from // 2
-        own = np.flatnonzero(known.file == file)
-        starts = np.concatenate([own[-many:], own[self.draw.integers(0, len(own), many)]])
-        steps = in_steps(values, known.points[file].most_rps, SCHEDULE.fine)
-        return known.improve(file, starts, steps, float(duals.slices[known.slice_types[file]]), self.draw)
 
     def _refined(self) -> bool:
         """Go on with a finer program; return whether there is one."""
@@ -207,24 +194,21 @@ class ValueBound:
         """Prove a bound at some prices by exact pricing; return whether that found patterns that are worth more than
         their slice.
         """
-        problem, every, new = self.problem, np.arange(len(self.classes))[:, None], False
+        problem, every, before = self.problem, np.arange(len(self.classes))[:, None], len(self.patterns)
         most = np.array([worth_of(every, rps[:, None] * (1 + FORGIVEN), values).max()
                          for rps in problem.single_rps.T])
         close = max(SCHEDULE.exact.close, SCHEDULE.part * (1 - self.best / max(self.program.value, self.best, DUST)))
-        scaled = forgiving(values.rps, values.value * UNITS)
-        for file, (slice_type, choices) in enumerate(zip(self.patterns.slice_types, self.choices, strict=True)):
-            priced = best_patterns(self.patterns.points[file], choices, scaled, int(duals.slices[slice_type] * UNITS),
-                                   SCHEDULE.exact._replace(close=close))
-            self.patterns.add(file, priced.members[np.argsort(-priced.value, kind="stable")[: SCHEDULE.best]])
-            most[slice_type] = max(most[slice_type], priced.most / UNITS)
-            new = new or len(priced.members) > 0
+        loose, effort = forgiving(values.rps, values.value), SCHEDULE.exact._replace(close=close)
+        for file, slice_type in enumerate(self.patterns.slice_types):
+            worth, _ = self.patterns.price(file, loose, float(duals.slices[slice_type]), effort, SCHEDULE.best)
+            most[slice_type] = max(most[slice_type], worth)
         asked, full = self._asked(values), [float((pool.partitions @ most).max()) for pool in problem.pools]
         proven = asked / max(value * problem.dearest / pool.worth
                              for value, pool in zip(full, problem.pools, strict=True))
         if self.values is None or proven > self.best:
             self.center, self.best, self.values, self.worth = duals, max(proven, self.best), values, full
         self.proof.add_prices(asked, full)
-        return new
+        return len(self.patterns) > before
 
     def _asked(self, values: PlaceValues) -> float:
         """The least values of replica sets of all workloads. Rates of workloads that may be split are rounded down to a
@@ -275,7 +259,7 @@ def applies(instance: Instance) -> bool:
         instance.planned_rps(one) > 0 for one in instance.workloads)
 
 
-def value_bound(instance: Instance, seed: int) -> ValueBound:
-    """The bound of an instance to which it ``applies``; ``seed`` is that of the local search for patterns."""
+def value_bound(instance: Instance) -> ValueBound:
+    """The bound of an instance to which it ``applies``."""
     needed = [at for at, one in enumerate(instance.workloads) if instance.planned_rps(one) > 0]
-    return ValueBound(instance, classes_of(instance, needed, SCHEDULE.classes), seed)
+    return ValueBound(instance, classes_of(instance, needed, SCHEDULE.classes))

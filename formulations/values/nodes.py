@@ -134,20 +134,6 @@ def node_rates(rates_rps: Floats, most_rps: float, steps: bool, many: int, lowes
     return np.append(0.0, most_rps * lowest ** (np.arange(many)[::-1] / many))
 
 
-def in_steps(values: PlaceValues, most_rps: Floats, fine: int) -> PlaceValues:
-    """Piecewise linear values as step functions with ``fine`` steps between two levels. Requests/s above ``most_rps``
-    (classes,) do not count.
-    """
-    part = np.arange(fine) / fine
-    rps = values.rps[:, :-1, None] + np.diff(values.rps)[:, :, None] * part
-    value = values.value[:, :-1, None] + np.diff(values.value)[:, :, None] * part
-    many = len(values.rps)
-    rps = np.hstack([rps.reshape(many, -1)[:, 1:], values.rps[:, -1:], np.full((many, 1), np.inf)])
-    value = np.hstack([value.reshape(many, -1)[:, 1:], values.value[:, -1:], np.zeros((many, 1))])
-    least = np.where(rps <= most_rps[:, None] * (1 + FORGIVEN), value, 0.0).max(axis=1)
-    return place_values(rps, np.minimum(value, least[:, None]))
-
-
 def _merged(one: Floats, between: Floats) -> Floats:
     """(rows, 2 columns - 1) the columns of ``one`` with those of ``between`` between them."""
     found = np.empty((len(one), one.shape[1] + between.shape[1]))

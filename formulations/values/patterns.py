@@ -3,16 +3,17 @@
 import numpy as np
 
 from provision.formulations.pricing.mps.kernels import NONE
-from provision.formulations.pricing.mps.offers import PlaceValues
-from provision.formulations.pricing.mps.rate_lists import table_of
+from provision.formulations.pricing.mps.offers import PlaceValues, choices_of
+from provision.formulations.pricing.mps.pricing import Effort, best_patterns
 from provision.formulations.pricing.mps.rate_points import together_rps
 from provision.formulations.pricing.mps.rates import whole_gpu_patterns
 from provision.formulations.search.problem import Problem
-from provision.formulations.values.climb import climbed
 from provision.formulations.values.schedule import SCHEDULE
 from provision.models.base.arrays import Ints
-from provision.models.base.tolerances import SOLVER
 from provision.models.hardware.gpu import WHOLE
+
+UNITS = 10**6
+"""The price of the dearest GPU in the whole-number units in which patterns are priced."""
 
 
 class Patterns:
@@ -27,9 +28,9 @@ class Patterns:
 
     Attributes
     ----------
-    slice_types, points, tables
+    slice_types, points, choices
         For each performance file of whole GPUs (a GPU type may have several): the slice type, the operating points, and
-        their PointTable.
+        their options.
     file
         (patterns,) the index of the performance file.
     members, of_class, rps
@@ -44,7 +45,9 @@ class Patterns:
         pairs = [(slice_type, points) for slice_type, points in pairs if len(points.units)]
         self.slice_types = np.array([slice_type for slice_type, _ in pairs], int)
         self.points, self.part = [points for _, points in pairs], part
-        self.tables = [table_of(one) for one in self.points]
+        kinds = {one.models: number for number, one in enumerate(problem.groups)}
+        self.choices = [choices_of(one, np.array([kinds[group.models] for group in problem.groups]))
+                        for one in self.points]
         self.file = np.zeros(0, int)
         self.members = self.of_class = np.zeros((0, SCHEDULE.together), int)
         self.rps = np.zeros((0, SCHEDULE.together))
@@ -69,10 +72,15 @@ class Patterns:
         self.of_class = np.concatenate([self.of_class, np.where(members != NONE, points.group[members], NONE)])
         self.rps = np.concatenate([self.rps, together_rps(points, members) * self.part])
 
-    def improve(self, file: int, starts: Ints, values: PlaceValues, price: float, draw: np.random.Generator) -> float:
-        """Improve the patterns ``starts`` of a performance file by local search, and add those worth more than the
-        ``price`` of their slice; return by what fraction the best exceeds it.
+    def price(self, file: int, values: PlaceValues, price: float, effort: Effort, best: int) -> tuple[float, float]:
+        """Add the ``best`` patterns of a performance file that are worth more than the ``price`` of their slice; of
+        each set of classes the most valuable one. Returns an upper bound on the value of all patterns, which may be the
+        price, and the highest value found.
         """
-        found, worth = climbed(self.points[file], self.tables[file], values, self.members[starts], draw)
-        self.add(file, found[worth > price * (1 + SOLVER)])
-        return float(worth.max(initial=0.0)) / price - 1 if price > 0 else 0.0
+        found = best_patterns(self.points[file], self.choices[file], values._replace(
+            value=values.value * UNITS, beside=values.beside * UNITS), int(price * UNITS), effort)
+        order = np.argsort(-found.value, kind="stable")
+        classes = np.where(found.members != NONE, self.points[file].group[found.members], NONE)
+        _, first = np.unique(np.sort(classes[order], axis=1), axis=0, return_index=True)
+        self.add(file, found.members[order[np.sort(first)[:best]]])
+        return found.most / UNITS, found.value.max(initial=0.0) / UNITS

@@ -1,7 +1,7 @@
 """Plans for many workloads under interference: whole numbers of patterns, and workloads in their places.
 
 A place is where one replica of a pattern runs. The program of places (`levels`) tells how often each pattern and each
-replica set is used. Its values of places lead the search for better patterns (`climb`). Then whole numbers of patterns
+replica set is used. Its values of places lead the pricing of better patterns. Then whole numbers of patterns
 are taken, and workloads get replica sets of their places. Workloads and places that are left are planned again. The
 last few workloads are left to other methods.
 
@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.formulations.pricing.mps.kernels import NONE
-from provision.formulations.pricing.mps.offers import PlaceValues, place_values
+from provision.formulations.pricing.mps.offers import PlaceValues, step_values
 from provision.formulations.pricing.mps.rate_lists import small_patterns
 from provision.formulations.pricing.mps.rate_points import running_at
 from provision.formulations.pricing.mps.schedule import SCHEDULE as PRICING
@@ -62,8 +62,6 @@ class LargePlan:
         Classes of workloads that may be split freely.
     ranges
         The most ranges of rates of each class.
-    seed
-        Seed of the local search.
 
     Attributes
     ----------
@@ -77,8 +75,8 @@ class LargePlan:
         The value of the first program, in multiples of the dearest GPU's price.
     """
 
-    def __init__(self, instance: Instance, classes: Sequence[WorkloadClass], ranges: int, seed: int) -> None:
-        self.instance, self.ranges, self.draw = instance, ranges, np.random.default_rng(seed)
+    def __init__(self, instance: Instance, classes: Sequence[WorkloadClass], ranges: int) -> None:
+        self.instance, self.ranges = instance, ranges
         self.problem = problem = Problem(instance, [one.group(longest=False) for one in classes])
         self.patterns = known = Patterns(problem, 1 - FORGIVEN)
         for file, points in enumerate(known.points):
@@ -104,7 +102,7 @@ class LargePlan:
         turn, part = 0, 0.0
         while any(self.left) and not (turn and until.over):
             demands, sets = self._demands()
-            mix = self._mixed(demands, sets, 1 if turn else SCHEDULE.climbs, until)
+            mix = self._mixed(demands, sets, 1 if turn else SCHEDULE.priced, until)
             if mix is None:
                 return
             self.value = self.value or mix.value
@@ -151,8 +149,8 @@ class LargePlan:
             row, number = row + len(levels), number + len(ends)
         return demands, sets
 
-    def _mixed(self, demands: Sequence[Demand], sets: Sequence[ReplicaSet], climbs: int, until: Deadline) -> Mix | None:
-        """The solution of the program for what is left, after some rounds of local search for patterns."""
+    def _mixed(self, demands: Sequence[Demand], sets: Sequence[ReplicaSet], priced: int, until: Deadline) -> Mix | None:
+        """The solution of the program for what is left, after patterns were ``priced`` so many times."""
         patterns, rows = self.patterns, demands[-1].first + len(demands[-1].levels)
         below, spare = np.arange(-1, rows - 1), np.zeros(rows, int)
         for one, free in zip(demands, self.free, strict=True):
@@ -165,14 +163,12 @@ class LargePlan:
         while True:
             places = self._places(demands, rows)
             mix = program.solved(patterns.slice_types[patterns.file], places, begin)
-            if mix is None or climbs == 0 or until.over or mix.value > value * (1 - SCHEDULE.gain):
+            if mix is None or priced == 0 or until.over or mix.value > value * (1 - SCHEDULE.gain):
                 return mix
-            climbs, value, used = climbs - 1, mix.value, np.flatnonzero(mix.patterns > SOLVER)
-            worth = np.append(mix.places, 0.0)[places].sum(axis=1) / self.price[patterns.file]
-            starts = np.union1d(used, np.argsort(-worth, kind="stable")[: SCHEDULE.starts])
-            values, many, of_file = self._values(demands, mix.places), len(patterns), patterns.file[starts]
+            priced, value, used = priced - 1, mix.value, np.flatnonzero(mix.patterns > SOLVER)
+            values, many = self._values(demands, mix.places), len(patterns)
             for file, price in enumerate(self.price.tolist()):
-                patterns.improve(file, starts[of_file == file], values, price, self.draw)
+                patterns.price(file, values, price, SCHEDULE.quick, SCHEDULE.few)
             program.replica_sets |= dict.fromkeys(self._cheapest(demands, mix))
             begin = np.concatenate([begin, used, np.arange(many, len(patterns))])
 
@@ -198,12 +194,8 @@ class LargePlan:
 
     def _values(self, demands: Sequence[Demand], values: Floats) -> PlaceValues:
         """The values of the places of all classes, as step functions of their rates."""
-        width = max(len(one.levels) for one in demands) + 1
-        rps, value = np.full((len(demands), width), np.inf), np.zeros((len(demands), width))
-        for at, one in enumerate(demands):
-            rps[at, : len(one.levels)] = one.levels
-            value[at, : len(one.levels)] = values[one.first: one.first + len(one.levels)]
-        return place_values(rps, value)
+        return step_values([one.levels for one in demands],
+                           [values[one.first: one.first + len(one.levels)] for one in demands])
 
     def _take(self, numbers: Ints) -> None:
         """Take whole numbers of patterns; their places are free."""

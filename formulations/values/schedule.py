@@ -9,6 +9,8 @@ from typing import NamedTuple
 from provision.formulations.pricing.mps.pricing import Effort
 
 LONG = Effort(nodes=3000)
+FIRST = Effort(nodes=60, close=0.05, visits=100)
+QUICK = Effort(nodes=100, close=0.02, visits=200)
 
 
 class Size(NamedTuple):
@@ -51,19 +53,13 @@ class ValueSchedule:
     dive
         The fraction of the GPUs that a program uses in fractions, of which whole ones are taken at once. Fewer make
         better plans, and take more programs.
-    climbs, starts
-        The most rounds of local search for patterns in the first pass of a plan, and the patterns that each round
-        begins with.
-    climbs_from, over
-        The patterns that a round of local search for a bound begins with. Such rounds follow each other while the best
-        pattern exceeds the price of its slice by the fraction ``over``.
+    priced, quick, few
+        How often patterns are priced in the first pass of a plan, how long that may take, and the most that are added.
     far, inward
         Once the best prices prove a bound within the fraction ``far`` of the program's value, patterns are priced
         between them and those of the program, which have the weight ``inward``.
-    moves
-        A climb ends after this many moves in turn that did not raise the value.
     gain
-        Local search goes on while a round lowers the program's value by this fraction.
+        Patterns of a plan are priced again while that lowers the program's value by this fraction.
     together
         The most replicas of a pattern.
     step, lowest
@@ -79,11 +75,14 @@ class ValueSchedule:
         rates are prices over more.
     set_rounds, slight
         How often replica sets are added before patterns are priced, and by which fraction they must be cheaper.
-    fine, grid
-        The steps between two levels in local search, and the rates of a class at which replica sets are priced.
+    grid
+        The rates of a class at which replica sets are priced.
+    first, over
+        How long the first pricing of a bound may take. It is repeated while the best pattern exceeds the price of its
+        slice by the fraction ``over``.
     exact, part, best
         How long exact pricing may take; if that is more, it ends at this ``part`` of the distance between the bound and
-        the program's value. And the most patterns that are added.
+        the program's value. And the most patterns that are added for a bound.
     """
 
     sizes: tuple[Size, ...] = (Size(32, 12), Size(64, 32), Size(96, 64))
@@ -94,10 +93,11 @@ class ValueSchedule:
     patience: float = 1.5
     members: int = 3
     dive: float = 0.1
-    climbs: int = 12
-    starts: int = 400
-    climbs_from: int = 60
-    moves: int = 150
+    priced: int = 12
+    quick: Effort = QUICK
+    few: int = 400
+    first: Effort = FIRST
+    over: float = 0.05
     gain: float = 5e-4
     together: int = 12
     step: float = 1.06
@@ -109,14 +109,12 @@ class ValueSchedule:
                                       Fineness(21, 12, True, 0.005), Fineness(63, 48, True, 0.0))
     far: float = 0.3
     inward: float = 0.3
-    over: float = 0.05
     set_rounds: int = 4
     slight: float = 5e-4
-    fine: int = 4
     grid: int = 256
     exact: Effort = LONG
     part: float = 0.1
-    best: int = 400
+    best: int = 1000
 
 
 SCHEDULE = ValueSchedule()

@@ -153,7 +153,7 @@ def _of_values(problem: Problem, until: Deadline, enough: float | None) -> list[
     instance = problem.instance
     if not applies(instance):
         return []
-    found, steps, needs = value_bound(instance, seed=0), dict[str, Steps](), dict[str, int]()
+    found, steps, needs = value_bound(instance), dict[str, Steps](), dict[str, int]()
     for units in found.rounds(until):
         if enough is not None and found.problem.objective(units) >= enough:
             break

@@ -32,7 +32,7 @@ def applies(instance: Instance) -> bool:
 
 def solve(instance: Instance, search: Search) -> Outcome:
     """Plan and bound an instance in turns, until neither has anything left to try; without a plan, greedy makes one."""
-    progress, bounds = Progress(instance, search), bound.value_bound(instance, search.seed)
+    progress, bounds = Progress(instance, search), bound.value_bound(instance)
     turns: list[Turn] = [partial(bounds.prove, progress), plans(progress)]
     while not progress.enough and search.left_s > 0 and any([turn(SCHEDULE.turn_s) for turn in turns]):
         pass
@@ -81,7 +81,7 @@ def planned(instance: Instance, free: Sequence[int], size: Size, search: Search,
     if not free:
         return None
     several = classes_of(instance, free, min(size.classes, max(len(free) // SCHEDULE.members, 1)))
-    plan = LargePlan(instance, several, size.ranges, search.seed)
+    plan = LargePlan(instance, several, size.ranges)
     below = math.inf if known is None else known / (plan.problem.dearest * plan.problem.unit)
     plan.run(search.within(search.left_s * SCHEDULE.plan_share), below)
     if plan.value >= below:

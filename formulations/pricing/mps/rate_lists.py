@@ -9,30 +9,12 @@ Bounds come from exact pricing.
 
 import math
 from itertools import combinations, combinations_with_replacement
-from typing import NamedTuple
 
 import numpy as np
 
 from provision.formulations.pricing.mps.kernels import NONE
 from provision.formulations.pricing.mps.rate_points import RatePoints, together_rps
 from provision.models.base.arrays import Ints
-
-
-class PointTable(NamedTuple):
-    """Where operating points are: (rows, units, batches) their indices, NONE where there is none, and (rows,) the group
-    of each row; a row is a group with one of its models.
-    """
-
-    at: Ints
-    group: Ints
-
-
-def table_of(points: RatePoints) -> PointTable:
-    """The PointTable of some points."""
-    rows, of_row = np.unique(np.stack([points.group, points.model]), axis=1, return_inverse=True)
-    at = np.full((rows.shape[1], points.limit + 1, int(points.batch.max(initial=1)) + 1), NONE)
-    at[of_row.ravel(), points.units, points.batch] = np.arange(len(points.units))
-    return PointTable(at, np.ascontiguousarray(rows[0]))
 
 
 def small_patterns(points: RatePoints, replicas: int, most: int) -> Ints:
@@ -60,15 +42,19 @@ def small_patterns(points: RatePoints, replicas: int, most: int) -> Ints:
     return np.concatenate(found)
 
 
-def _useful(points: RatePoints) -> PointTable:
-    """The table of points, without batches above the largest one that carries more alone than the next smaller batch.
+def _useful(points: RatePoints) -> tuple[Ints, Ints]:
+    """Two arrays, with a row for each group with one of its models: (rows, units, batches) the indices of operating
+    points, NONE where there is none, and (rows,) the groups. There are no batches above the largest one that carries
+    more alone than the next smaller batch.
     """
-    at, group = table_of(points)
+    rows, of_row = np.unique(np.stack([points.group, points.model]), axis=1, return_inverse=True)
+    at = np.full((rows.shape[1], points.limit + 1, int(points.batch.max(initial=1)) + 1), NONE)
+    at[of_row.ravel(), points.units, points.batch] = np.arange(len(points.units))
     endless = points._replace(most_rps=np.full(len(points.most_rps), np.inf))
     alone_rps = np.where(at == NONE, 0.0, together_rps(endless, at.reshape(-1, 1)).reshape(at.shape))
     rises = np.diff(alone_rps, axis=2) > 0
     at[:, :, 1:][~np.logical_or.accumulate(rises[:, :, ::-1], axis=2)[:, :, ::-1]] = NONE
-    return PointTable(at, group)
+    return at, rows[0]
 
 
 def _divisions(limit: int, size: int, most: int) -> Ints:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from provision.formulations.pricing.mps.kernels import NONE, arrange, settle
-from provision.formulations.pricing.mps.offers import RISE, PlaceValues, choices_of, forgiving
+from provision.formulations.pricing.mps.offers import PlaceValues, choices_of, forgiving, step_values
 from provision.formulations.pricing.mps.pricing import Effort, PointPatterns, best_patterns
 from provision.formulations.pricing.mps.rate_points import rate_points, together_rps
 from provision.formulations.pricing.mps.schedule import SCHEDULE
@@ -86,18 +86,10 @@ class RolePricing:
         return [tuple(sorted(members[:many])) for members, many in rows], found
 
     def _values(self, prices: Ints) -> PlaceValues:
-        """The prices as step functions of the classes. Their levels are rate 0, then for each role the beginning and
-        the end of its step, then rates above the last one up to the same number of levels for all.
-        """
-        width = 2 * max(map(len, self.members)) + 1
-        rps, value = np.zeros((2, len(self.members), width))
-        for at, several in enumerate(self.members):
-            rates, worth = self.rates_rps[several], np.maximum.accumulate(prices[several])
-            end = 2 * len(several) + 1
-            rps[at, 1:end:2], rps[at, 2:end:2] = rates * (1 - RISE), rates
-            value[at, 3:end:2], value[at, 2:end:2] = worth[:-1], worth
-            rps[at, end:], value[at, end:] = rates[-1] * (1 + np.arange(1, width - end + 1)), worth[-1]
-        return forgiving(rps, value)
+        """The prices as step functions of the classes."""
+        values = step_values([self.rates_rps[several] for several in self.members],
+                             [prices[several] for several in self.members])
+        return forgiving(values.rps, values.value)
 
     def _hardest(self, members: Ints) -> Ints:
         """(patterns, places) the role of each replica: that of the highest rate that it carries. Replicas stand in

@@ -9,12 +9,12 @@ import provision
 from provision.formulations.pricing.mps.kernels import NONE
 from provision.formulations.pricing.mps.offers import place_values
 from provision.formulations.pricing.mps.pricing import Effort, best_patterns
+from provision.formulations.pricing.mps.rate_lists import small_patterns
 from provision.formulations.pricing.mps.rate_points import together_rps
 from provision.formulations.values.bound import ValueBound, value_bound
 from provision.formulations.values.classes import classes_of
-from provision.formulations.values.climb import climbed
 from provision.formulations.values.levels import cheapest, levels_of, replica_sets
-from provision.formulations.values.nodes import ValueNodes, in_steps, least_value, node_rates
+from provision.formulations.values.nodes import ValueNodes, least_value, node_rates
 from provision.formulations.values.plan import LargePlan
 from provision.formulations.values.schedule import SCHEDULE, Size
 from provision.instances.generators.families import generate
@@ -40,7 +40,7 @@ def _drawn(workloads: int, seed: int, types: int = 2, **policy: object) -> Insta
 
 def _bound(instance: Instance, classes: int, seconds: float = 2.0) -> float:
     """The bound of some classes."""
-    found = ValueBound(instance, classes_of(instance, range(len(instance.workloads)), classes), 0)
+    found = ValueBound(instance, classes_of(instance, range(len(instance.workloads)), classes))
     bounds = list(found.rounds(Deadline(seconds)))
     assert bounds == sorted(bounds), "a bound falls"
     return found.problem.objective(bounds[-1])
@@ -69,17 +69,17 @@ def test_bounds_of_whole_replicas_do_not_exceed_the_optimum(seed: int, budget: s
     instance = _drawn(3, seed, types=1 + seed % 2, latency_budget=budget)
     best = provision.solve(instance, "master", time_limit_s=4, replay=False)
     assert best.objective is not None
-    found = ValueBound(instance, classes_of(instance, range(3), 12), seed)
+    found = ValueBound(instance, classes_of(instance, range(3), 12))
     bounds = list(found.rounds(Deadline(1.5)))
     assert 0 < found.problem.objective(bounds[-1]) <= best.objective + 1e-9 and bounds == sorted(bounds)
 
 
 @pytest.mark.parametrize(("seed", "budget"), [(0, "half_slo"), (1, "half_slo"), (2, "queueing")])
 def test_no_pattern_exceeds_what_pricing_proves(seed: int, budget: str) -> None:
-    """For random values, no pattern that is drawn or climbed to is worth more than the bound of exact pricing."""
+    """For random values, no pattern that is drawn or listed is worth more than the bound of exact pricing."""
     instance, draw = _drawn(30, seed, latency_budget=budget), np.random.default_rng(seed)
-    bound = ValueBound(instance, classes_of(instance, range(30), 12), seed)
-    for points, choices, table in zip(bound.patterns.points, bound.choices, bound.patterns.tables, strict=True):
+    bound = ValueBound(instance, classes_of(instance, range(30), 12))
+    for points, choices in zip(bound.patterns.points, bound.patterns.choices, strict=True):
         levels = bound.nodes.levels[bound.nodes.kind]
         value = np.cumsum(draw.exponential(1e4, levels.shape) * draw.integers(0, 2, levels.shape), axis=1)
         value[:, 0] = 0
@@ -91,8 +91,7 @@ def test_no_pattern_exceeds_what_pricing_proves(seed: int, budget: str) -> None:
             starts = draw.integers(0, len(points.units), (100, 4))
             starts[:, 2:][draw.random((100, 2)) < 0.5] = NONE
             fits = np.where(starts != NONE, points.units[starts], 0).sum(axis=1) <= points.limit
-            climbed_to, _ = climbed(points, table, in_steps(values, points.most_rps, 4), starts[fits], draw)
-            for members in (starts[fits], climbed_to):
+            for members in (starts[fits], small_patterns(points, 3, 2000)):
                 rps = together_rps(points, members)
                 for row, several in enumerate(members):
                     there = np.flatnonzero(several != NONE)
@@ -166,7 +165,7 @@ def test_limited_workloads_are_left_to_greedy() -> None:
 def test_places_left_over_serve_later_passes() -> None:
     """Every place serves at most one workload, and every workload is served or left."""
     instance = _drawn(60, 1, types=1)
-    plan = LargePlan(instance, classes_of(instance, range(60), 8), 6, seed=0)
+    plan = LargePlan(instance, classes_of(instance, range(60), 8), 6)
     plan.run(NEVER)
     places = [(gpu, place) for gpu, several in plan.served.items() for place, *_ in several]
     assert len(places) == len(set(places))
@@ -194,14 +193,14 @@ def test_every_file_of_a_gpu_type_counts() -> None:
     several = [one.model_copy(update={"max_replicas": None}) for one in base.workloads]
     instance = base.replace(workloads=several, fleet=(V100,), performance=parts)
     best = provision.solve(instance, "greedy", time_limit_s=4, replay=False)
-    found = ValueBound(instance, classes_of(instance, range(12), 12), 0)
+    found = ValueBound(instance, classes_of(instance, range(12), 12))
     assert len(found.patterns.points) == 2 and best.objective is not None
     assert found.problem.objective(list(found.rounds(Deadline(2.0)))[-1]) <= best.objective + 1e-9
 
 
 def test_prices_at_few_rates_begin_finer_ones() -> None:
     """The bound stays when more rates take over its prices, and never falls."""
-    bound = value_bound(_drawn(24, 5, types=1), 0)
+    bound = value_bound(_drawn(24, 5, types=1))
     first = bound.nodes
     proven = list(bound.rounds(Deadline(3.0)))
     assert bound.nodes is not first and proven == sorted(proven)
