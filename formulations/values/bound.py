@@ -78,7 +78,9 @@ class ValueBound:
         self.nodes, self.program = self._grid(None)
 
     def _begin(self) -> Floats:
-        """Add the patterns of one replica. Return (kinds,) the most requests/s of a replica that count."""
+        """Add a pattern of one replica with all units for each class and model. Return (kinds,) the most requests/s of
+        a replica that count.
+        """
         best_rps = np.minimum(self.problem.single_rps.max(axis=1), [one.rates_rps[0] for one in self.classes])
         for file, points in enumerate(self.patterns.points):
             alone = small_patterns(points, 1, 1)
@@ -117,9 +119,9 @@ class ValueBound:
         """Yield the proven bound, in units of price, after every round of pricing.
 
         At first the values have few levels, and more of them once the bound is close to the linear program's value. The
-        bound is ``closed`` when no pattern is new at the finest levels, or when it is very close. The rounds also end
-        when the next one would take too long, given the time of the last one. The very first round always runs. Further
-        calls go on.
+        bound is ``closed`` when pricing adds no pattern at the finest levels, or when it is very close. The rounds also
+        end when the next one would take too long, given the time of the last one. The very first round always runs.
+        Further calls go on.
         """
         more = bool((self.most_rps > 0).all()) and not self.closed
         while more and (self.values is None or self.next_s < until.left_s):
@@ -159,18 +161,19 @@ class ValueBound:
         """The duals of the linear program over all patterns found so far, and over those that quick pricing finds
         until a deadline; None if it has no solution.
         """
-        over = math.inf
+        over, known = math.inf, -1
         while (duals := self.program.solved()) is not None:
             values = self.nodes.of_classes(duals.nodes)
             new = self._worthy(duals, values)
             self._enter(self.program, new)
             if len(new) and not until.over:
                 continue
-            if over < SCHEDULE.over or until.over:
+            if over < SCHEDULE.over or until.over or len(self.patterns) == known:
                 break
-            prices = duals.slices[self.patterns.slice_types].tolist()
-            over = max(self.patterns.price(file, values, price, SCHEDULE.first, SCHEDULE.best)[1] / max(price, DUST) - 1
-                       for file, price in enumerate(prices))
+            known, over, prices = len(self.patterns), 0.0, duals.slices[self.patterns.slice_types].tolist()
+            for file, price in enumerate(prices):
+                _, worth = self.patterns.price(file, values, price, SCHEDULE.first, SCHEDULE.best)
+                over = max(over, worth / price - 1 if price > 0 else 0.0)
         return duals
 
     def _worthy(self, duals: Prices, values: PlaceValues) -> Ints:
@@ -200,7 +203,8 @@ class ValueBound:
         close = max(SCHEDULE.exact.close, SCHEDULE.part * (1 - self.best / max(self.program.value, self.best, DUST)))
         loose, effort = forgiving(values.rps, values.value), SCHEDULE.exact._replace(close=close)
         for file, slice_type in enumerate(self.patterns.slice_types):
-            worth, _ = self.patterns.price(file, loose, float(duals.slices[slice_type]), effort, SCHEDULE.best)
+            worth, _ = self.patterns.price(file, loose, float(duals.slices[slice_type]), effort, SCHEDULE.best,
+                                           self.patterns.points[file].most)
             most[slice_type] = max(most[slice_type], worth)
         asked, full = self._asked(values), [float((pool.partitions @ most).max()) for pool in problem.pools]
         proven = asked / max(value * problem.dearest / pool.worth

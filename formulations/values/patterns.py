@@ -48,7 +48,7 @@ class Patterns:
         kinds = {one.models: number for number, one in enumerate(problem.groups)}
         self.choices = [choices_of(one, np.array([kinds[group.models] for group in problem.groups]))
                         for one in self.points]
-        self.file = np.zeros(0, int)
+        self.known, self.file = set[tuple[int, bytes]](), np.zeros(0, int)
         self.members = self.of_class = np.zeros((0, SCHEDULE.together), int)
         self.rps = np.zeros((0, SCHEDULE.together))
 
@@ -61,26 +61,31 @@ class Patterns:
         return np.flatnonzero((self.members != NONE).sum(axis=1) == 1)
 
     def add(self, file: int, members: Ints) -> None:
-        """Add patterns of a performance file, given as operating points (patterns, places); those of too many replicas
-        are left out.
+        """Add patterns of a performance file, given as operating points (patterns, places). Known ones are left out,
+        and those of more than SCHEDULE.together replicas.
         """
         width, points = SCHEDULE.together, self.points[file]
         members = np.unique(members[(members[:, width:] == NONE).all(axis=1), :width], axis=0)
         members = np.pad(members, ((0, 0), (0, width - members.shape[1])), constant_values=NONE)
+        keys = [(file, one.tobytes()) for one in members]
+        members = members[[key not in self.known for key in keys]]
+        self.known.update(keys)
         self.file = np.append(self.file, np.full(len(members), file))
         self.members = np.concatenate([self.members, members])
         self.of_class = np.concatenate([self.of_class, np.where(members != NONE, points.group[members], NONE)])
         self.rps = np.concatenate([self.rps, together_rps(points, members) * self.part])
 
-    def price(self, file: int, values: PlaceValues, price: float, effort: Effort, best: int) -> tuple[float, float]:
-        """Add the ``best`` patterns of a performance file that are worth more than the ``price`` of their slice; of
-        each set of classes the most valuable one. Returns an upper bound on the value of all patterns, which may be the
-        price, and the highest value found.
+    def price(self, file: int, values: PlaceValues, price: float, effort: Effort, best: int,
+              most: int = SCHEDULE.together) -> tuple[float, float]:
+        """Add up to ``best`` patterns of a performance file that are worth more than the ``price`` of their slice, one
+        for each set of classes. Return an upper bound on the values of all patterns with at most ``most`` replicas,
+        which may be about the price, and the highest value found.
         """
-        found = best_patterns(self.points[file], self.choices[file], values._replace(
+        points = self.points[file]
+        found = best_patterns(points._replace(most=min(most, points.most)), self.choices[file], values._replace(
             value=values.value * UNITS, beside=values.beside * UNITS), int(price * UNITS), effort)
         order = np.argsort(-found.value, kind="stable")
-        classes = np.where(found.members != NONE, self.points[file].group[found.members], NONE)
+        classes = np.where(found.members != NONE, points.group[found.members], NONE)
         _, first = np.unique(np.sort(classes[order], axis=1), axis=0, return_index=True)
         self.add(file, found.members[order[np.sort(first)[:best]]])
         return found.most / UNITS, found.value.max(initial=0.0) / UNITS

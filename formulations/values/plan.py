@@ -1,9 +1,9 @@
 """Plans for many workloads under interference: whole numbers of patterns, and workloads in their places.
 
 A place is where one replica of a pattern runs. The program of places (`levels`) tells how often each pattern and each
-replica set is used. Its values of places lead the pricing of better patterns. Then whole numbers of patterns
-are taken, and workloads get replica sets of their places. Workloads and places that are left are planned again. The
-last few workloads are left to other methods.
+replica set is used. Its values of places lead the pricing of better patterns. Then whole numbers of patterns are taken,
+and workloads get replica sets of their places. Workloads and places that are left are planned again. The last few
+workloads are left to other methods.
 
 The patterns are for classes at their shortest SLOs.
 """
@@ -150,7 +150,7 @@ class LargePlan:
         return demands, sets
 
     def _mixed(self, demands: Sequence[Demand], sets: Sequence[ReplicaSet], priced: int, until: Deadline) -> Mix | None:
-        """The solution of the program for what is left, after patterns were ``priced`` so many times."""
+        """The solution of the program for what is left, after patterns were priced up to ``priced`` times."""
         patterns, rows = self.patterns, demands[-1].first + len(demands[-1].levels)
         below, spare = np.arange(-1, rows - 1), np.zeros(rows, int)
         for one, free in zip(demands, self.free, strict=True):
@@ -208,8 +208,9 @@ class LargePlan:
             free.sort()
 
     def _serve(self, demands: Sequence[Demand], mix: Mix, nearest: bool) -> None:
-        """Give replica sets of free places to workloads, as often as the program uses them, rounded down, or to
-        the ``nearest`` whole number."""
+        """Give replica sets of free places to workloads, as often as the program uses them, rounded down, or to the
+        ``nearest`` whole number.
+        """
         by_range: defaultdict[int, Counter[tuple[int, ...]]] = defaultdict(Counter)
         for one, many in mix.replica_sets:
             by_range[one.demand][one.rows] += int(many + (0.5 if nearest else SOLVER))

@@ -54,7 +54,8 @@ class ValueSchedule:
         The fraction of the GPUs that a program uses in fractions, of which whole ones are taken at once. Fewer make
         better plans, and take more programs.
     priced, quick, few
-        How often patterns are priced in the first pass of a plan, how long that may take, and the most that are added.
+        How often patterns are priced in the first pass of a plan, how long that may take, and the most that are added
+        from each file.
     far, inward
         Once the best prices prove a bound within the fraction ``far`` of the program's value, patterns are priced
         between them and those of the program, which have the weight ``inward``.
@@ -78,7 +79,7 @@ class ValueSchedule:
     grid
         The rates of a class at which replica sets are priced.
     first, over
-        How long the first pricing of a bound may take. It is repeated while the best pattern exceeds the price of its
+        How long each quick pricing of a bound may take. It is repeated while the best pattern exceeds the price of its
         slice by the fraction ``over``.
     exact, part, best
         How long exact pricing may take; if that is more, it ends at this ``part`` of the distance between the bound and

@@ -94,7 +94,7 @@ def best_set(units: Ints, values: Floats, count: int, limit: int) -> tuple[float
     """The highest value of exactly ``count`` offers in at most ``limit`` units, minus infinity if there are none; and
     the offers that attain it. Offers have 1 to ``limit`` units.
 
-    Offers may repeat, so one with no higher value than another of no more units is left out.
+    Offers may repeat. So an offer is left out if another has no more units and no lower value.
     """
     best, last = np.empty((count + 1, limit + 1)), np.zeros((count + 1, limit + 1), np.int64)
     best[:], of_units = -np.inf, np.full(limit + 1, -1)
@@ -120,9 +120,9 @@ def best_set(units: Ints, values: Floats, count: int, limit: int) -> tuple[float
 
 
 class Together(NamedTuple):
-    """The limit on the joint value of the replicas of one class: it is at most ``most`` plus the values ``beside`` of
-    all of them. ``of`` (offers,) is the class of each offer, -1 where no limit holds. Offers of one class stand
-    together. ``copies`` (classes,) limits the replicas of a class in a pattern.
+    """Limits on the joint value of the replicas of one class: at most ``most`` (classes,) plus their values ``beside``
+    (offers,). ``of`` (offers,) is the class of each offer, -1 where no limit holds. Offers of one class stand together.
+    ``copies`` (classes,) limits the replicas of a class in a pattern.
     """
 
     of: Ints
@@ -135,9 +135,9 @@ class Together(NamedTuple):
 def fill(units: Ints, values: Floats, together: Together, best: Floats, more: Floats) -> None:
     """Fill two tables with bounds on the values of n offers in at most u units; minus infinity if there are none.
 
-    Entry [o, n, u] of ``best`` is for offers with index o or more, where the joint values of all classes are limited
-    but that of offer o. Entry [c, n, u] of ``more`` is for offers of the limited class c, with their values ``beside``,
-    and of the classes behind it.
+    Entry [o, n, u] of ``best`` is for offers with index o or more, where the joint value of every class is limited,
+    except that of offer o's class. Entry [c, n, u] of ``more`` is for offers of the limited class c, at their values
+    ``beside``, and of later classes.
     """
     _, counts, limits = best.shape
     later, own, beside = np.empty((3, counts, limits))
@@ -185,7 +185,7 @@ def _take_all(units: Ints, values: Floats, table: Floats) -> None:
 def _joined(later: Floats, own: Floats, beside: Floats, most: float, copies: int) -> Floats:
     """The highest values when up to ``copies`` offers of one more class are allowed.
 
-    ``own`` are the highest values of its offers, and ``beside`` those of the same offers beside others of the class.
+    ``own`` [n, u] are the highest sums of its offers' values, and ``beside`` those of their values ``beside``.
     """
     (counts, limits), joined = own.shape, later.copy()
     for number in range(1, min(counts, copies + 1)):

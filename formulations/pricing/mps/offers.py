@@ -18,7 +18,7 @@ from provision.models.base.compiled import compiled, inner
 from provision.models.base.tolerances import FORGIVEN
 
 RISE = 1e-9
-"""A step is a steep line for the search: it begins this fraction of the rate below the step."""
+"""The search takes a step as a steep line, which begins below the step by this fraction of the rate."""
 
 
 class PlaceValues(NamedTuple):
@@ -26,7 +26,8 @@ class PlaceValues(NamedTuple):
 
     ``rps`` (classes, levels) are requests/s, ascending from 0, and ``value`` (classes, levels) are the values of a
     place that carries them. The places of a class in one pattern are together worth at most ``together`` (classes,)
-    plus, for each of them, its value ``beside`` (classes, levels). ``together`` is infinite for classes without limit.
+    plus, for each place, ``beside`` (classes, levels): what it adds once the limit is reached. ``together`` is infinite
+    for classes without limit.
     """
 
     rps: Floats
@@ -67,9 +68,9 @@ def padded(levels: Sequence[Floats]) -> Floats:
 
 
 class Offers(NamedTuple):
-    """The options in a node, in the reverse order of its Choices: units, (offers, corners) values at the corners of the
-    node, highest values beside others of the class, demands, the class if its joint value is limited (else -1), and the
-    options' numbers among the Choices.
+    """The options in a node, in the reverse order of its Choices. ``value`` (offers, corners) are values at the corners
+    of the node, ``beside`` (offers,) the highest such values once the limit of the class is reached, ``limited`` the
+    class if its joint value is limited (else -1), and ``one`` the number of the option among the Choices.
     """
 
     units: Ints
@@ -117,8 +118,8 @@ def value_at(rps: Floats, value: Floats, rate_rps: float) -> float:
 @inner
 def offers_in(points: RatePoints, choices: Choices, values: PlaceValues, node: Node) -> tuple[Choices, Offers]:
     """The undominated options in a node, and the offers that they make. An option dominates another one if it has no
-    more units, cache demand and power, its least value in the node is no less than the other's highest, and neither the
-    number of its replicas nor their joint value is limited, or the two have the same class.
+    more units, cache demand and power, its least value in the node is no less than the other's highest, and the two
+    have one class, or its class has no limit on replicas or on joint value.
     """
     order, first, kept = np.empty(len(choices.order), np.int64), np.zeros(len(choices.first), np.int64), 0
     ats, taken, highest = np.empty(len(first), np.int64), np.empty((len(first), 3)), np.empty((2, len(first)))

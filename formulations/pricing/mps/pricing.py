@@ -7,7 +7,7 @@ may be limited: patterns that carry rates count no more than the rate of each wo
 The search is a best-first branch and bound over ``nodes``: ranges of the number, the total cache demand and the total
 power of the replicas. The options of a node (``offers``) make a knapsack, which bounds the node. Limits on demands are
 relaxed with multipliers (Lagrangian relaxation, Geoffrion 1974), which Polyak's step rule improves. The knapsack's best
-offers are a pattern, whose true value is known too. A node whose bound exceeds the best true value is searched depth
+offers are a pattern, whose value is then computed. A node whose bound exceeds the best true value is searched depth
 first for some visits, and then cut in two.
 """
 
@@ -91,7 +91,7 @@ def best_patterns(points: RatePoints, choices: Choices, values: PlaceValues, flo
     values
         Piecewise linear values of places, (classes, levels), in whole-number units.
     floor
-        Patterns must have a higher value. The bound that is returned is at least the floor times 1 + ``effort.close``.
+        Patterns must have a higher value. The bound that is returned is at least the floor.
     effort
         When the search ends.
     """
@@ -119,7 +119,7 @@ def best_patterns(points: RatePoints, choices: Choices, values: PlaceValues, flo
             continue
         sack = _knapsack(points, kept, values, offers, node, prices)
         if sack.most > bound and offers.limited.max() >= 0:
-            # Limits on classes cut off little value at high prices of demands, and most without any.
+            # Limits on classes cut off most value when demands have no prices.
             free = _knapsack(points, kept, values, offers, node, (0.0, 0.0))
             sack = free if free.most < sack.most else sack
         closed, best, taken = _listed(points, kept, values, offers, node, sack, effort.visits, floor, best, close,
@@ -131,7 +131,7 @@ def best_patterns(points: RatePoints, choices: Choices, values: PlaceValues, flo
             waiting = push(heap, waiting, -np.int64(np.ceil(min(float(above), bound))), len(opened))
             opened.append(half)
             alive.append(kept)
-    most = max(float(-heap[0, 0]) if waiting else 0.0, best * (1 + close) + CEILING)
+    most = max(float(-heap[0, 0]) if waiting else 0.0, best * (1 + close) + (CEILING if best > floor else 0.0))
     return PointPatterns(members[:taken], worth[:taken], int(np.ceil(most)))
 
 
@@ -190,8 +190,8 @@ def _bounded(points: RatePoints, choices: Choices, values: PlaceValues, offers: 
 
 
 class Knapsack(NamedTuple):
-    """The values of a node's offers, (offers,), less the prices of their demands; and as ``best`` and ``more`` the
-    tables of ``fill``. To a value in a table, ``given`` is added to get a bound. No pattern has a value above ``most``.
+    """The values of a node's offers, (offers,), less the prices of their demands. ``best`` and ``more`` are the tables
+    of ``fill``; a value in them plus ``given`` is a bound. No pattern has a value above ``most``.
     """
 
     less: Floats
@@ -217,7 +217,7 @@ def _knapsack(points: RatePoints, choices: Choices, values: PlaceValues, offers:
     best = np.empty((many, node.size + 1, points.limit + 1))
     more = np.empty((len(values.together) if offers.limited.max() >= 0 else 0, node.size + 1, points.limit + 1))
     fill(offers.units, less, together, best, more)
-    return Knapsack(less, together, best, more, given, best[0, node.size, points.limit] + given)
+    return Knapsack(less, together, best, more, given, best[0, node.size, points.limit] * (1 + ROUNDING) + given)
 
 
 @inner
@@ -286,8 +286,9 @@ def _listed(points: RatePoints, choices: Choices, values: PlaceValues, offers: O
 @inner
 def _pattern(points: RatePoints, choices: Choices, values: PlaceValues, options: Ints, members: Ints, each: Floats
              ) -> float:
-    """The value of the pattern of some options, 0 if it is infeasible; its points are written to ``members``. ``each``
-    (2, replicas) is overwritten by the values of replicas, and by those beside others of their class.
+    """An upper bound on the value of a pattern, given as options; 0 if it is infeasible. It is the value itself, unless
+    requests/s and bonuses are limited together. The points are written to ``members``, the values of replicas and those
+    beside others of their class to ``each`` (2, replicas).
     """
     count, cache, power_w, total = len(options), 0.0, 0.0, 0.0
     for place, option in enumerate(options):

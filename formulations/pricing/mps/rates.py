@@ -59,7 +59,7 @@ class InterferencePatterns(RateOracle):
         self.choices = choices_of(self.points, np.arange(self.groups), self.points.copies)
 
     def listed(self) -> Listing:
-        """All patterns of one replica, and patterns of up to SCHEDULE.small replicas with large batches."""
+        """Patterns of up to SCHEDULE.small replicas with large batches, which use all units together."""
         if not len(self.points.units):
             return self._listing(np.zeros((0, 1), int))
         return self._listing(small_patterns(self.points, SCHEDULE.small, SCHEDULE.listed))
@@ -75,8 +75,8 @@ class InterferencePatterns(RateOracle):
     def _values(self, prices: GroupPrices, units: float, copies: Ints) -> PlaceValues:
         """The values of places at some prices times ``units``; a pattern has at most ``copies`` of a group's replicas.
 
-        The requests/s of a group that count are together worth at most their price. If only some replicas have the
-        bonus, these bonuses are limited together too.
+        All requests/s of a group up to its cap are together worth at most the price of the cap. So are the bonuses, if
+        only some replicas have one.
         """
         points, counts_rps = self.points, np.minimum(prices.cap_rps, self.points.total_rps)
         endless = counts_rps >= MOST_RPS
@@ -107,7 +107,7 @@ class InterferencePatterns(RateOracle):
         floor, quick = bonus * len(groups) * UNITS, SCHEDULE.rates
         found = best_patterns(few, choices_of(few, np.arange(self.groups), number, among),
                               self._values(GroupPrices(each, each * bonus, each * np.inf), UNITS, number), floor,
-                              quick._replace(nodes=quick.nodes if effort else SCHEDULE.quick,
+                              quick._replace(nodes=quick.nodes if effort else 2 * len(groups),
                                              visits=quick.visits * SCHEDULE.patient**effort))
         listing = self._listing(found.members)
         best = int(listing.rps.sum(axis=1).argmax()) if len(listing.rps) else None

@@ -23,8 +23,6 @@ class InterferencePricing:
         The factor by which each further effort opens more nodes.
     small, listed
         Of patterns that carry rates: the most replicas of those that are listed, and about how many of each size.
-    quick
-        The nodes of the quickest search for one set of replicas.
     patient
         The factor by which each further effort allows more visits for one set of replicas.
     hardest
@@ -39,7 +37,6 @@ class InterferencePricing:
     more: int = 3
     small: int = 3
     listed: int = 160_000
-    quick: int = 2
     patient: int = 20
     hardest: int = 4
     sets: int = 20_000

@@ -128,5 +128,5 @@ def test_prices_of_replicas_bound_many_workloads():
     free = [one.model_copy(update={"max_replicas": None}) for one in instance.workloads]
     instance = instance.replace(workloads=free)
     progress = Progress(instance, Search(60))
-    value_bound(instance, 0).prove(progress, 3.0)
+    value_bound(instance).prove(progress, 3.0)
     assert 3.06 < progress.bound <= 40 * 3.06 * (1 + 1e-9)
