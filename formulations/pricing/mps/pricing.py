@@ -118,7 +118,7 @@ def best_patterns(points: RatePoints, choices: Choices, values: PlaceValues, flo
         if bound <= max(float(floor), best * (1 + close)):
             continue
         sack = _knapsack(points, kept, values, offers, node, prices)
-        if sack.most > bound and offers.limited.max() >= 0:
+        if sack.most > bound and len(sack.more):
             # Limits on classes cut off most value when demands have no prices.
             free = _knapsack(points, kept, values, offers, node, (0.0, 0.0))
             sack = free if free.most < sack.most else sack
@@ -217,7 +217,7 @@ def _knapsack(points: RatePoints, choices: Choices, values: PlaceValues, offers:
     best = np.empty((many, node.size + 1, points.limit + 1))
     more = np.empty((len(values.together) if offers.limited.max() >= 0 else 0, node.size + 1, points.limit + 1))
     fill(offers.units, less, together, best, more)
-    return Knapsack(less, together, best, more, given, best[0, node.size, points.limit] * (1 + ROUNDING) + given)
+    return Knapsack(less, together, best, more, given, (best[0, node.size, points.limit] + given) * (1 + ROUNDING))
 
 
 @inner
