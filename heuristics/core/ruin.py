@@ -2,8 +2,8 @@
 
 A slice holds one segment, or replicas at one setting (``tables``). Each step empties one or two GPUs, or some of their
 slices. Emptied GPUs are partitioned anew at random. Their slices are then filled greedily with rates that no other
-slice carries, in the order of the worth of these rates times random factors. The step is kept if the worth of the rates
-that are not carried falls, or hardly rises.
+slice carries, in the order of the prices of these rates times random factors. The step is kept if the price of the
+rates that are not carried falls, or hardly rises.
 """
 
 import numpy as np
@@ -17,25 +17,25 @@ from provision.models.base.compiled import compiled, inner
 
 @compiled
 def improve(tables: SliceTables, state: State, least: float, steps: int, draw: np.random.Generator) -> float:
-    """Ruin and recreate GPUs of ``state`` in place, at most ``steps`` times; return the least worth of uncarried rates
+    """Ruin and recreate GPUs of ``state`` in place, at most ``steps`` times; return the least price of uncarried rates
     that was reached, 0 if all rates are carried.
 
-    ``least`` is the least worth that was reached before.
+    ``least`` is the least price that was reached before.
     """
-    worth, before, schedule = np.empty(len(tables.rows)), copy_of(state), tables.schedule
+    factor, before, schedule = np.empty(len(tables.rows)), copy_of(state), tables.schedule
     for _ in range(steps):
         if least == 0:
             break
         chosen = one_or_two(len(state.entry), draw)
-        for w in range(len(worth)):
-            worth[w] = tables.rows[w].worth * (1 - schedule.spread + 2 * schedule.spread * draw.random())
+        for w in range(len(factor)):
+            factor[w] = 1 - schedule.spread + 2 * schedule.spread * draw.random()
         if draw.random() < schedule.anew:
             for gpu in chosen:
                 clear(tables, state, gpu)
             for gpu in chosen:
-                furnish(tables, state, gpu, worth, draw)
+                furnish(tables, state, gpu, factor, draw)
         else:
-            refill(tables, state, chosen, worth, draw)
+            refill(tables, state, chosen, factor, draw)
         now = uncarried(tables, state)
         if now > least + schedule.worse * draw.random():
             copy_gpus(before, state, chosen)
@@ -62,7 +62,7 @@ def shuffle(numbers: Ints, draw: np.random.Generator) -> None:
 
 
 @inner
-def refill(tables: SliceTables, state: State, gpus: Ints, worth: Floats, draw: np.random.Generator) -> None:
+def refill(tables: SliceTables, state: State, gpus: Ints, factor: Floats, draw: np.random.Generator) -> None:
     """Empty some slices of some GPUs and fill them again."""
     places, many = state.slice_type.shape[1], 0
     chosen = np.empty(len(gpus) * places, np.int64)
@@ -74,7 +74,7 @@ def refill(tables: SliceTables, state: State, gpus: Ints, worth: Floats, draw: n
                 many += 1
     shuffle(chosen[:many], draw)
     for one in chosen[:many]:
-        occupy(tables, state, one // places, one % places, worth)
+        occupy(tables, state, one // places, one % places, factor)
 
 
 @compiled
@@ -93,7 +93,7 @@ def vacate(tables: SliceTables, state: State, gpu: int, place: int) -> None:
 
 
 @compiled
-def furnish(tables: SliceTables, state: State, gpu: int, worth: Floats, draw: np.random.Generator) -> None:
+def furnish(tables: SliceTables, state: State, gpu: int, factor: Floats, draw: np.random.Generator) -> None:
     """Partition an empty GPU at random and fill its slices; a GPU on which nothing can run stays empty."""
     partition: int | np.int64 = np.int64(NONE)
     seen = 0
@@ -105,23 +105,24 @@ def furnish(tables: SliceTables, state: State, gpu: int, worth: Floats, draw: np
         return
     slice_types = np.arange(tables.slots.shape[1])
     shuffle(slice_types, draw)
-    divide(tables, state, gpu, partition, slice_types, worth)
+    divide(tables, state, gpu, partition, slice_types, factor)
 
 
 @inner
-def divide(tables: SliceTables, state: State, gpu: int, partition: int | np.int64, order: Ints, worth: Floats) -> float:
+def divide(tables: SliceTables, state: State, gpu: int, partition: int | np.int64, order: Ints, factor: Floats
+           ) -> float:
     """Partition an empty GPU and fill its slices, slice types in the given order; return the worth of its replicas."""
     place, gain = np.int64(0), 0.0
     for slice_type in order:
         for _ in range(tables.slots[partition, slice_type]):
             state.slice_type[gpu, place] = slice_type
-            gain += occupy(tables, state, gpu, place, worth)
+            gain += occupy(tables, state, gpu, place, factor)
             place += 1
     return gain
 
 
 @compiled
-def best_division(tables: SliceTables, state: State, gpu: int, worth: Floats) -> float:
+def best_division(tables: SliceTables, state: State, gpu: int, factor: Floats) -> float:
     """Give an empty GPU the partition whose slices are worth most, filled from large to small; return their worth."""
     best: int | np.int64 = np.int64(NONE)
     order, most, many = np.arange(tables.slots.shape[1])[::-1].copy(), 0.0, 0
@@ -130,11 +131,11 @@ def best_division(tables: SliceTables, state: State, gpu: int, worth: Floats) ->
             many, best = many + 1, partition
     for partition in range(len(tables.entry) if many > 1 else 0):
         if tables.entry[partition] == state.entry[gpu]:
-            gain = divide(tables, state, gpu, partition, order, worth)
+            gain = divide(tables, state, gpu, partition, order, factor)
             clear(tables, state, gpu)
             if gain > most:
                 most, best = gain, partition
-    return divide(tables, state, gpu, best, order, worth) if many else 0.0
+    return divide(tables, state, gpu, best, order, factor) if many else 0.0
 
 
 def without(tables: SliceTables, state: State, gpu: int, entry: int) -> State:

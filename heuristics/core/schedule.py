@@ -35,6 +35,8 @@ class GreedySchedule:
         Up to this number of workload classes, each is a chain of roles of its own. More chains take more room.
     least_price
         The least price of a GPU, as a part of the median price.
+    parts
+        The number of equal parts of a rate whose prices are known. More take memory and time to begin.
     portion
         The most replicas that are planned together if slices are shared. The time to fill GPUs grows with the square of
         this number; with a smaller number, more GPUs at the ends of portions are partly empty.
@@ -50,6 +52,7 @@ class GreedySchedule:
     ratio: float = 1.15
     classes: int = 500
     least_price: float = 0.05
+    parts: int = 60
     portion: int = 1500
 
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.heuristics.core.state import State
+from provision.heuristics.core.state import State, price_of
 from provision.heuristics.core.tables import NONE, SliceTables
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import inner
@@ -112,7 +112,7 @@ def allow(tables: SliceTables, w: int, slot: Slot) -> None:
 
 
 @inner
-def next_way(tables: SliceTables, number: int, worth: Floats, dense: bool, slot: Slot) -> int:
+def next_way(tables: SliceTables, number: int, factor: Floats, dense: bool, slot: Slot) -> int:
     """The index of the way to add to a slice next: of the most worth, or if ``dense`` per part of the slice; NONE if
     none fits.
     """
@@ -129,23 +129,30 @@ def next_way(tables: SliceTables, number: int, worth: Floats, dense: bool, slot:
                 part = min(part, room / way.busy)
             if many >= way.limit or part < 0 or (new and (part < way.least or part < slot.least[w])):
                 continue
-            gain = worth[w] * part + (slot.bonus[w] if new else 0.0)
-            key = gain / (way.busy * part + way.processes * tables.schedule.process + DUST) if dense else gain
+            gain = factor[w] * saved(tables, slot, w, part) + (slot.bonus[w] if new else 0.0)
+            taken = way.busy * (part if setting.points == NONE else way.most)
+            key = gain / (taken + way.processes * tables.schedule.process + DUST) if dense else gain
             fits = setting.points == NONE or tables.rank[way.role] > slot.failing[tables.easiest[way.role]]
-            if key > best and fits:
+            if key > 0 and key >= best and fits:  # of equal ones the last: it has the lowest rate
                 best, found = key, at
     return found
 
 
 @inner
-def add(tables: SliceTables, number: int, worth: Floats, slot: Slot, held: int, at: int) -> float:
+def saved(tables: SliceTables, slot: Slot, w: int, part: float) -> float:
+    """How much a further replica that carries a part of a row's rate lowers the price of what is left."""
+    return price_of(tables, w, slot.left[w]) - price_of(tables, w, slot.left[w] - part)
+
+
+@inner
+def add(tables: SliceTables, number: int, factor: Floats, slot: Slot, held: int, at: int) -> float:
     """Add a way to the slot, after ``held`` others; return its worth."""
     way, count = tables.ways[at], at - tables.settings[number].first
     w = way.row
     part, new = min(way.most, slot.most[w]), slot.counts[count] == 0 or way.apart
     if way.busy > 0:
         part = min(part, slot.spare[0] / way.busy)
-    gain = worth[w] * part + (slot.bonus[w] if new else 0.0)
+    gain = factor[w] * saved(tables, slot, w, part) + (slot.bonus[w] if new else 0.0)
     slot.ways[held], slot.parts[held] = at, part
     slot.counts[count] += 1
     slot.replicas[w] += new

@@ -82,12 +82,21 @@ def copy_gpus(source: State, target: State, gpus: Ints) -> None:
 
 @compiled
 def uncarried(tables: SliceTables, state: State) -> float:
-    """The worth of the rates that are not carried and of the missing replicas."""
+    """The price of the rates that are not carried and of the missing replicas."""
     total = 0.0
     for w in range(len(state.left)):
         missing = max(tables.rows[w].least - state.replicas[w], 0)
-        total += tables.rows[w].worth * state.left[w] + tables.schedule.replica * missing
+        total += price_of(tables, w, state.left[w]) + tables.schedule.replica * missing
     return total
+
+
+@inner
+def price_of(tables: SliceTables, w: int, left: float) -> float:
+    """The least price of replicas that carry a part of a row's rate, between the prices of parts in equal steps."""
+    steps = tables.price.shape[1] - 1
+    low = min(int(left * steps * (1 - DUST)), steps - 1)
+    over = left * steps - low
+    return tables.price[w, low] * (1 - over) + tables.price[w, low + 1] * over if left > DUST else 0.0
 
 
 @inner

@@ -15,10 +15,10 @@ from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import SliceType
 from provision.heuristics.core.joined import JoinedPoints, joined
 from provision.heuristics.core.schedule import GREEDY, RuinSchedule
-from provision.models.base.arrays import Floats, Ints
+from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.clock import Deadline
 from provision.models.base.collection import uncollected
-from provision.models.base.tolerances import TOLERANCE
+from provision.models.base.tolerances import LOOSE, TOLERANCE
 from provision.models.plans.plan import Replica
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
@@ -68,7 +68,6 @@ ROW = np.dtype([
     ("cap", np.float64),        # the part of the rate that one GPU may carry
     ("least", np.int64),        # the fewest replicas
     ("most", np.int64),         # the most replicas
-    ("worth", np.float64),      # least price that carries the rate, in GPUs of median price
 ])
 """A row: one workload of a group, or one part of a workload."""
 
@@ -82,6 +81,9 @@ class SliceTables(NamedTuple):
         Records of the types above.
     segment
         (rows, slice types), the part of the rate that a segment carries.
+    price
+        (rows, steps + 1), the least price of replicas that carry a part of the rate, from the smallest part to the
+        whole in equal steps; in GPUs of median price.
     of_row
         (settings, rows + 1), the index of the first way of each row at each setting, and the end of the last row's.
     patterns
@@ -103,6 +105,7 @@ class SliceTables(NamedTuple):
     ways: Records
     of_row: Ints
     segment: Floats
+    price: Floats
     patterns: Ints
     joined: JoinedPoints
     order: Ints
@@ -157,20 +160,21 @@ class SliceModel:
         until.check()
         each = at * len(groups) + row
         begins = np.arange(len(settings))[:, None] * len(groups) + np.arange(len(groups) + 1)
-        price = _prices(instance, segments.slice_types)
+        price = _slice_prices(instance, segments.slice_types)
         taken = ways["busy"].copy()
         np.divide(ways["processes"] / settings["processes"][at], ways["most"], out=taken, where=taken <= 0)
+        linear = np.array([way.run is not None and way.busy > 0 for way in kinds], bool)[kind]
         rows = np.zeros(len(groups), ROW)
         rows["cap"] = np.array([group.cap_rps for group in groups]) / rate_rps
         rows["least"] = [group.least for group in groups]
         rows["most"] = [min(group.most, UNLIMITED) for group in groups]
-        rows["worth"] = _worth(segment, price, ways["row"], taken * price[settings["slice_type"][at]])
         partitions = partitions_of(instance, segments)
         points = [one.points for _, one in self.settings if one.points is not None]
         order, easiest = _chains(problem, ways) if points else np.zeros((2, 1), np.int64)
         return SliceTables(
             rows=rows, settings=settings, ways=ways, of_row=np.searchsorted(each, begins),
-            segment=np.ascontiguousarray(segment),
+            segment=np.ascontiguousarray(segment), price=_prices(
+                segment, price, ways, taken * price[settings["slice_type"][at]], linear),
             patterns=_patterns([one for _, one in self.settings]), joined=joined(points),
             order=order, rank=np.argsort(order), easiest=easiest,
             slots=np.ascontiguousarray(partitions.slots), entry=np.ascontiguousarray(partitions.entry),
@@ -305,7 +309,7 @@ def _chains(problem: Problem, ways: Records) -> tuple[Ints, Ints]:
     return order, last[chain]
 
 
-def _prices(instance: Instance, slice_types: Sequence[SliceType]) -> Floats:
+def _slice_prices(instance: Instance, slice_types: Sequence[SliceType]) -> Floats:
     """(slice types,), the price of a slice in GPUs of median price; a GPU costs at least ``GREEDY.least_price``."""
     weights = np.array([objective_of(instance).weight(entry) for entry in instance.fleet])
     least = GREEDY.least_price
@@ -315,12 +319,23 @@ def _prices(instance: Instance, slice_types: Sequence[SliceType]) -> Floats:
     return np.array(part) * weights[[one.entry for one in slice_types]]
 
 
-def _worth(segment: Floats, price: Floats, workload: Ints, taken: Floats) -> Floats:
-    """(rows,), the least price at which each row's rate can be carried, by segments or on a shared slice.
+def _prices(segment: Floats, price: Floats, ways: Records, cost: Floats, linear: Bools) -> Floats:
+    """(rows, steps + 1), the ``price`` of SliceTables, by covering knapsacks. The rate of a row that nothing can carry
+    costs 1.
 
-    Segments count in fractions. ``taken`` is the price of a row's whole rate by each way to share a slice.
+    A segment costs the ``price`` of its slice type, (slice types,). The whole rate by a way costs ``cost`` (ways,). A
+    way costs as much as the most that it can carry or, where it is ``linear``, as much as it carries.
     """
-    with np.errstate(divide="ignore"):
-        worth = np.where(segment > 0, price / segment, np.inf).min(axis=1, initial=np.inf)
-    np.minimum.at(worth, workload, taken)
-    return np.where(np.isfinite(worth), worth, 1.0)
+    steps, found = GREEDY.parts, np.zeros((len(segment), GREEDY.parts + 1))
+    row, slice_type = np.nonzero(segment > 0)
+    who = np.concatenate([row, ways["row"][~linear]])
+    whole = np.concatenate([price[slice_type], (cost * ways["most"])[~linear]])
+    carried = np.concatenate([segment[row, slice_type], ways["most"][~linear]])
+    carried = np.minimum((carried * steps * (1 + LOOSE)).astype(int), steps)
+    each = np.full(len(segment), np.inf)
+    np.minimum.at(each, ways["row"][linear], cost[linear] / steps)
+    for step in range(1, steps + 1):
+        found[:, step] = each * step
+        np.minimum.at(found[:, step], who, whole + found[who, np.maximum(step - carried, 0)])
+    found[:, 0] = found[:, 1]
+    return np.where(np.isfinite(found), found, np.linspace(0, 1, steps + 1))

@@ -7,6 +7,7 @@ import numpy as np
 
 from provision.formulations.search.assemble import Layout, assemble
 from provision.formulations.search.problem import Problem
+from provision.heuristics.core.filling import occupy
 from provision.heuristics.core.ruin import best_division, furnish, improve, without
 from provision.heuristics.core.schedule import RUIN as SCHEDULE
 from provision.heuristics.core.state import State, empty_state, uncarried
@@ -15,13 +16,14 @@ from provision.models.base.clock import NEVER, Deadline
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan, Replica
 from provision.models.problem.objective import objective_of
+from provision.models.problem.workload import LEAST_RPS
 
 
 @dataclass
 class _Trial:
     """A set of GPUs on which the walk tries to carry all rates.
 
-    ``least`` is the least worth so far of the rates that are not carried; ``noted`` is the value of ``least`` when
+    ``least`` is the least price so far of the rates that are not carried; ``noted`` is the value of ``least`` when
     progress was noted last.
     """
 
@@ -65,7 +67,7 @@ class Walk:
         self.patience = patience
         self.model = SliceModel(problem, SCHEDULE, until)
         self.tables = self.model.tables
-        self.worth = self.tables.rows["worth"].copy()
+        self.factor = np.ones(len(self.model.rows))
         self.weights = np.array([objective_of(self.instance).weight(entry) for entry in self.instance.fleet])
         self.useful = sorted(set(self.tables.entry.tolist()))
         self.counts = [np.inf if entry.count is None else entry.count - taken.count(at)
@@ -77,7 +79,7 @@ class Walk:
         objective = objective_of(self.instance)
         if start is not None and (self.best is None or objective.better(objective.value(start), self.value)):
             self.best = None
-            self._try(self._cheaper(self._furnished(objective.entries_of(start), until)))
+            self._try(self._cheaper(self._planned(start, until)))
 
     @property
     def ended(self) -> bool:
@@ -150,11 +152,11 @@ class Walk:
         while uncarried(self.tables, state) > 0:
             until.check()
             if used == len(state.entry):
-                state = _longer(state, used + max(used, int(self.worth.sum()) + 1))
+                state = _longer(state, used + max(used, int(self.tables.price[:, -1].sum()) + 1))
             left = [entry for entry in self.useful if self._left(state.entry[:used].tolist(), entry) > 0]
             gains = [self._gain(state, used, entry) for entry in left] if len(left) > 1 else [0.0] * len(left)
             state.entry[used] = left[int(np.argmax(gains))] if left else NONE
-            if best_division(self.tables, state, used, self.worth) <= 0:
+            if best_division(self.tables, state, used, self.factor) <= 0:
                 break
             used += 1
         state = State._make([*(field[:used].copy() for field in state[:-2]), state.left, state.replicas])
@@ -169,15 +171,46 @@ class Walk:
         trial = State._make([field[gpu: gpu + 1].copy() for field in state[:-2]]
                             + [state.left.copy(), state.replicas.copy()])
         trial.entry[0] = entry
-        return float(best_division(self.tables, trial, 0, self.worth) / max(self.weights[entry], TOLERANCE))
+        return float(best_division(self.tables, trial, 0, self.factor) / max(self.weights[entry], TOLERANCE))
+
+    def _planned(self, plan: Plan, until: Deadline) -> State:
+        """A State of the GPUs of a plan. Every slice carries what it carries in the plan, as far as greedy filling
+        finds room for it.
+        """
+        entries = objective_of(self.instance).entries_of(plan)
+        slice_types = {(one.entry, one.profile): at for at, one in enumerate(self.problem.segments.slice_types)}
+        rows = {one.name: np.flatnonzero(self.model.rows == at).tolist()
+                for at, one in enumerate(self.instance.workloads)}
+        rate_rps = [max(self.problem.groups[at].rate_rps, LEAST_RPS) for at in self.model.groups.tolist()]
+        state = self._empty(entries)
+        left = state.left.copy()
+        for gpu, planned in enumerate(plan.gpus):
+            until.check()
+            for place, piece in enumerate(one for one in planned.slices if one.replicas):
+                state.left[:] = 0.0
+                for one in piece.replicas:
+                    rest_rps = one.rate_rps
+                    for row in rows[one.workload]:
+                        part = min(rest_rps / rate_rps[row], left[row])
+                        state.left[row], left[row] = state.left[row] + part, left[row] - part
+                        rest_rps -= part * rate_rps[row]
+                state.slice_type[gpu, place] = slice_types[entries[gpu], piece.profile]
+                occupy(self.tables, state, gpu, place, self.factor)
+                left += state.left
+        state.left[:] = left
+        return state
+
+    def _empty(self, entries: Sequence[int]) -> State:
+        """A State of empty GPUs of some fleet entries."""
+        return empty_state(self.tables, entries,
+                           [self.problem.groups[at].rate_rps > 0 for at in self.model.groups.tolist()])
 
     def _furnished(self, entries: Sequence[int], until: Deadline = NEVER) -> State:
         """A State of GPUs of some fleet entries, which are partitioned at random and filled one after the other."""
-        planned = [self.problem.groups[at].rate_rps > 0 for at in self.model.groups.tolist()]
-        state = empty_state(self.tables, entries, planned)
+        state = self._empty(entries)
         for gpu in range(len(entries)):
             until.check()
-            furnish(self.tables, state, gpu, self.worth, self.draw)
+            furnish(self.tables, state, gpu, self.factor, self.draw)
         return state
 
     def _open(self, before: Sequence[int]) -> None:
