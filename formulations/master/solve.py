@@ -26,8 +26,8 @@ from provision.models.problem.search import Outcome, Progress, Search, Terminati
 Step = Callable[[Instance, Search], Outcome]
 Turn = Callable[[float], bool]
 """Goes on with a search of the instance for some seconds; returns whether it has anything left to try."""
-Plans = Callable[[Progress], list[Turn]]
-"""Begins searches for plans, each of which goes on by its Turn."""
+Plans = Callable[[Progress], Turn]
+"""Begins a search for plans, which goes on by its Turn."""
 NAME = "master"
 """The name of the method; it is written into its plans."""
 
@@ -42,7 +42,7 @@ def solve(instance: Instance, search: Search, serve: Step | None = None, plans: 
     serve
         For the objective max_throughput, the method that finds a cheap plan for all rates; by default this function.
     plans
-        Makes searches for plans. They take turns with the bounds by prices of replicas, where such bounds are sought.
+        Begins a search for plans. It takes turns with the bounds by prices of replicas, where such bounds are sought.
     """
     if instance.objective == THROUGHPUT:
         return fill_fleet(instance, search, NAME, serve or solve)
@@ -79,7 +79,7 @@ def _planned(problem: Problem, progress: Progress, plans: Plans | None) -> tuple
         return "proved", None
     prices, turns = _prices(problem, progress), list[Turn]()
     if prices is not None:
-        turns = [partial(prices.prove, progress), *([] if plans is None else plans(progress))]
+        turns = [partial(prices.prove, progress), *([] if plans is None else [plans(progress)])]
         go_on(turns, progress, SCHEDULE.prices_s)
         if math.isinf(prices.proof.bound):
             return "proved", prices.proof

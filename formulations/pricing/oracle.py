@@ -176,7 +176,7 @@ def _made(problem: Problem) -> dict[int, list[PatternOracle]]:
     return found
 
 
-Recipe = tuple[Instance, tuple[Group, ...], bool, dict[tuple[tuple[str, ...], float], frozenset[float]]]
+Recipe = tuple[Instance, tuple[Group, ...], bool]
 """The arguments from which a Problem is built."""
 
 
@@ -216,7 +216,7 @@ class TypesPricing:
         if self._given is None:
             problem = self.problem
             self._given = self.executor.share(
-                (problem.instance, problem.groups, problem.relaxed_problem, problem.finer))
+                (problem.instance, problem.groups, problem.relaxed_problem))
         found = self.executor.map(_task, [(self._given, *task) for task in tasks])
         for task, one in zip(tasks, found, strict=True):
             yield task[0], one if one is not None else _priced(self.problem, *task)

@@ -4,7 +4,7 @@ It is built once from an instance. Prices are whole multiples of a common ``unit
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -79,8 +79,6 @@ class Problem:
         The groups of its workloads; by default those of `groups_of`.
     relaxed_problem
         Whether a group of different workloads is treated as its easiest workload (for bounds), not as its hardest.
-    finer
-        For each workload class, further rates in requests/s for which roles are made.
 
     Attributes
     ----------
@@ -93,10 +91,9 @@ class Problem:
         where an oracle also plans single replicas.
     """
 
-    def __init__(self, instance: Instance, groups: Sequence[Group] | None = None, relaxed_problem: bool = False,
-                 finer: Mapping[tuple[tuple[str, ...], float], frozenset[float]] | None = None) -> None:
+    def __init__(self, instance: Instance, groups: Sequence[Group] | None = None, relaxed_problem: bool = False
+                 ) -> None:
         self.instance, self.relaxed_problem = instance, relaxed_problem
-        self.finer = dict(finer or {})
         self.segments: Segments = best_segments(instance)
         self.groups = tuple(groups if groups is not None else groups_of(instance))
         choose = np.max if relaxed_problem else np.min
@@ -147,8 +144,8 @@ class Problem:
         for (models, slo_ms), groups in self.classes.items():
             least_rps, most_rps = self._shared_range(groups[0])
             if most_rps > 0:
-                rests = self._rests(groups, most_rps) | self.finer.get((models, slo_ms), frozenset())
-                found += _roles_of(models, slo_ms, groups, least_rps, most_rps, self.fills, rests)
+                found += _roles_of(models, slo_ms, groups, least_rps, most_rps, self.fills,
+                                   self._rests(groups, most_rps))
         return tuple(sorted(found, key=hardest_first))
 
     def _rests(self, groups: Sequence[Group], most_rps: float) -> set[float]:

@@ -39,12 +39,6 @@ class WorkloadClass(NamedTuple):
         rate_rps = float(self.rates_rps[0]) * (1 if longest else 1 + 2 * FORGIVEN)
         return Group(self.models, slo_ms, rate_rps, 1, math.inf, math.inf, tuple(self.members.tolist()))
 
-    def by_rate(self, most: int) -> list["WorkloadClass"]:
-        """The class divided into at most ``most`` classes of similar rates."""
-        at = bins(self.rates_rps, most)
-        return [self._replace(members=self.members[at == one], rates_rps=self.rates_rps[at == one])
-                for one in np.unique(at)]
-
 
 def classes_of(instance: Instance, workloads: Sequence[int], most: int, each: bool = False) -> list[WorkloadClass]:
     """The workloads with the given indices in about ``most`` classes; as many classes for all models and traffic. If

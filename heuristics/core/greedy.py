@@ -12,7 +12,7 @@ roles, or into a few equal parts before the search begins.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -89,16 +89,15 @@ def _walked(instance: Instance, search: Search) -> Plan | None:
     """The cheapest plan after some steps of ruin and recreate, or ``search.start`` if it is as cheap; None if there is
     no plan.
     """
-    plans = [search.start, None if search.start is not None else unshared(instance, search)]
-    for problem in problems_of(instance):
-        if not search.left_s and any(plan is not None for plan in plans):
-            break
-        try:
-            plans.append(_in_portions(problem, search))
-        except TimeIsUpError:
-            break
-    found = [plan for plan in plans if plan is not None]
-    return min(found, key=lambda plan: objective_of(instance).value(plan), default=None)
+    known = search.start if search.start is not None else unshared(instance, search)
+    if known is not None and not search.left_s:
+        return known
+    try:
+        found = _in_portions(problem_of(instance), search)
+    except TimeIsUpError:
+        return known
+    plans = [plan for plan in (known, found) if plan is not None]
+    return min(plans, key=lambda plan: objective_of(instance).value(plan), default=None)
 
 
 def unshared(instance: Instance, search: Search) -> Plan | None:
@@ -176,46 +175,13 @@ def _full(segments: Segments, partitions: Partitions, best: Ints, layout: Layout
 def problem_of(instance: Instance) -> Problem:
     """Make the Problem of an instance.
 
-    With more than ``SCHEDULE.groups`` groups, on slices that replicas always share, every workload is divided into the
-    fewest equal parts. Each part is then planned like a workload with one replica.
+    With more than ``SCHEDULE.groups`` groups and one GPU type, on slices that replicas always share, every workload is
+    divided into the fewest equal parts. Each part is then planned like a workload with one replica.
     """
     problem = Problem(instance)
-    return Problem(instance, in_parts(problem)) if _always_shares(problem) and _many(problem) else problem
-
-
-def problems_of(instance: Instance) -> Iterator[Problem]:
-    """Yield the Problem of an instance. If it has few groups, and workloads that may be split, also yield a Problem in
-    which they may be split at more rates.
-
-    Neither Problem always gives the better plan: with more rates, slices are filled more completely, but replicas carry
-    smaller parts.
-    """
-    problem = problem_of(instance)
-    yield problem
-    if _always_shares(problem) and not _many(problem) and any(group.most > 1 for group in problem.groups):
-        yield Problem(instance, finer={one: _rates(problem, one) for one in problem.classes})
-
-
-def _always_shares(problem: Problem) -> bool:
-    """Whether some performance data describes replicas that share a slice with whatever else is on it (MPS, turns)."""
-    return any(one.data.sharing == "always" for one in problem.shareable)
-
-
-def _many(problem: Problem) -> bool:
-    """Whether there are many groups."""
-    return len(problem.groups) > SCHEDULE.groups
-
-
-def _rates(problem: Problem, workload_class: tuple[tuple[str, ...], float]) -> frozenset[float]:
-    """Rates from the least to the highest rate of the roles of a workload class, each at most ``SCHEDULE.ratio`` times
-    the one before.
-    """
-    known = [role.rate_rps for role in problem.roles if role.workload_class == workload_class and role.rate_rps > 0]
-    if not known:
-        return frozenset()
-    wide = math.log(max(known) / min(known))
-    steps = math.ceil(wide / math.log(SCHEDULE.ratio))
-    return frozenset((min(known) * np.exp(np.linspace(0, wide, steps + 1))).tolist())
+    shares = any(one.data.sharing == "always" for one in problem.shareable)
+    divided = shares and len(problem.groups) > SCHEDULE.groups and len(problem.pools) == 1
+    return Problem(instance, in_parts(problem)) if divided else problem
 
 
 def portions(problem: Problem, most: int) -> list[Problem]:

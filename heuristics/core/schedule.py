@@ -28,9 +28,9 @@ class GreedySchedule:
         rounds.
     least_s
         The seconds that a plan without sharing may take, even if the time limit is shorter.
-    groups, ratio
-        With more groups, on slices that replicas always share, workloads are divided into equal parts; otherwise they
-        are split at the rates of roles, and once more at rates of this ratio (`provision.heuristics.core.greedy`).
+    groups
+        With more groups and one GPU type, on slices that replicas always share, workloads are divided into equal parts;
+        otherwise they are split at the rates of roles (`provision.heuristics.core.greedy`).
     classes
         Up to this number of workload classes, each is a chain of roles of its own. More chains take more room.
     least_price
@@ -49,7 +49,6 @@ class GreedySchedule:
     rounds: int = 3
     least_s: float = 2.0
     groups: int = 16
-    ratio: float = 1.15
     classes: int = 500
     least_price: float = 0.05
     parts: int = 60

@@ -27,7 +27,6 @@ from provision.solving.steps import (
     narrower,
     of_others,
     onward,
-    similar,
     where_able,
 )
 
@@ -92,13 +91,10 @@ def _steps(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         yield of_others(greedy.METHODS[0], isolated), SCHEDULE.isolated_s
     elif quick:
         yield whole, math.inf
-    if not shape.pooled:  # pooled workloads have other bounds as soon
-        yield master.merged_bound, math.inf
-    if fills:
-        yield of_others(greedy.METHODS[0], similar), SCHEDULE.similar_s
     if shape.pooled:
         yield values.solve, math.inf
         return
+    yield master.merged_bound, math.inf
     # Better plans: greedy on narrower instances and on the whole, ruin and recreate, and classes of workloads.
     if quick and shape.many:
         yield of_others(greedy.METHODS[0], narrower), math.inf

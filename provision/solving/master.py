@@ -34,7 +34,6 @@ from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import SHARED, Method, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Progress, Search, Termination
-from provision.solving import values
 from provision.solving.schedule import NETWORKS, SCHEDULE
 from provision.solving.steps import Step, where_able
 
@@ -48,7 +47,7 @@ def solve(instance: Instance, search: Search) -> Outcome:
         if found.status in ("optimal", "infeasible"):
             return found
         search = replace(search, start=found.plan, bound=search.bound if found.bound is None else found.bound)
-    return master.solve(instance, search, solve, _plans)
+    return master.solve(instance, search, solve, _walk)
 
 
 def _first_steps(instance: Instance, begun: bool) -> Iterator[Step]:
@@ -165,20 +164,11 @@ def first_answers(instance: Instance, search: Search) -> Outcome:
     return progress.outcome(ended, "no plan found; more time may find one")
 
 
-def _plans(progress: Progress) -> list[master.Turn]:
-    """Ruin and recreate from the best plan. With several GPU types, workloads are split at many rates there, and plans
-    of classes of workloads take turns with it. All begin at their first turns.
+def _walk(progress: Progress) -> master.Turn:
+    """Ruin and recreate from the best plan. It begins at its first turn, and anew where another search found a better
+    plan.
     """
-    instance = progress.instance
-    if len(instance.fleet) == 1:
-        return [_walk(progress, greedy.problem_of(instance))]
-    turns = [values.plans(progress)] if values.applies(instance) else []
-    return [*turns, _walk(progress, Problem(instance))]
-
-
-def _walk(progress: Progress, problem: Problem) -> master.Turn:
-    """Turns of ruin and recreate from the best plan. It begins anew where another search found a better plan."""
-    walks: list[Walk] = []
+    problem, walks = greedy.problem_of(progress.instance), list[Walk]()
 
     def turn(seconds: float) -> bool:
         if not walks or objective_of(progress.instance).better(progress.value, walks[0].value):

@@ -23,8 +23,8 @@ class Schedule:
         The integer program for most throughput of isolated slices.
     explain_s
         Plans for lower rates, which tell what a fleet that is too small could carry.
-    isolated_s, similar_s
-        Greedy's plans of narrower instances without sharing, and its plan of similar workloads as equal ones.
+    isolated_s
+        Greedy's plans of narrower instances without sharing.
     merged_s
         After this time, no further bound of similar workloads merged into few begins.
     shared_s
@@ -34,9 +34,6 @@ class Schedule:
     walked, vast
         With more pairs of models and SLO than ``walked``, or more different workloads than ``vast``, plans and bounds
         of classes take the place of the master program.
-    similar_slos, similar_rates, similar_part
-        The most ranges of SLOs and of rates, in which workloads are planned as equal ones. With more of them the plan
-        is cheaper and comes later. There is such a plan if the number of distinct workloads falls to ``similar_part``.
     slack_s, slack_part
         The search for slack takes at most the fraction ``slack_part`` of the time that the plan took, but may always
         take ``slack_s``.
@@ -52,7 +49,6 @@ class Schedule:
     whole_s: float = 6.0
     explain_s: float = 6.0
     isolated_s: float = 0.7
-    similar_s: float = 4.0
     merged_s: float = 0.7
     shared_s: float = 24.0
     walk_s: float = 0.4
@@ -63,9 +59,6 @@ class Schedule:
     slack_widest: float = 1.0
     slack_steps: int = 7
     slack_workloads: int = 200
-    similar_slos: int = 4
-    similar_rates: int = 8
-    similar_part: float = 0.2
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 """Steps of ``auto`` made of other methods: one that may not be able to plan the instance, and one that plans other
-instances, whose plans are valid for it, too: with fewer GPU types, for example, or with similar workloads made equal.
+instances, whose plans are valid for it, too: with fewer GPU types, for example.
 ``Shape`` is what the order of the steps depends on.
 """
 
@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, wraps
 
 from provision.formulations.pricing.rates import MOST_PRICED
-from provision.formulations.values.classes import classes_of
 from provision.heuristics.core import greedy
 from provision.heuristics.core.greedy import without_sharing
 from provision.heuristics.gpulets import ideal
 from provision.models.base.errors import UnsupportedError
-from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.objective import objective_of
@@ -46,39 +44,11 @@ def of_others(method: Method, others: Callable[[Instance], Iterable[Instance]]) 
             if progress.plan is not None and not search.left_s:
                 break
             plan = where_able(method)(other, search.apart()).plan
-            progress.offer(plan and _adopted(instance, other, plan))
+            found = plan and instance.adopted(plan)
+            progress.offer(found if found and verify(instance, found).ok else None)
         return progress.outcome("completed")
 
     return step
-
-
-def _adopted(instance: Instance, other: Instance, plan: Plan) -> Plan | None:
-    """The plan of another instance, in which workloads may have higher rates, for an instance; None if it is not valid.
-    """
-    part = {one.name: one.rate_rps / (higher.rate_rps or 1.0)
-            for one, higher in zip(instance.workloads, other.workloads, strict=True)}
-    found = instance.adopted(plan.with_rates(part))
-    return found if verify(instance, found).ok else None
-
-
-def similar(instance: Instance) -> Iterator[Instance]:
-    """Yield the instance in which workloads of the same models and traffic, with SLOs and rates in the same few ranges,
-    all have the shortest of their SLOs and the highest of their rates. Nothing is yielded if nearly as many workloads
-    would be distinct as before.
-    """
-    served = [at for at, one in enumerate(instance.workloads) if one.rate_rps > 0]
-    by_slo = classes_of(instance, served, SCHEDULE.similar_slos, each=True)
-    classes = [few for one in by_slo for few in one.by_rate(SCHEDULE.similar_rates)]
-    distinct = len({(one.models, one.slo_ms, one.rate_rps) for one in instance.workloads})
-    if len(classes) > SCHEDULE.similar_part * distinct:
-        return
-    workloads = list(instance.workloads)
-    for alike in classes:
-        several = [workloads[at] for at in alike.members.tolist()]
-        equal = {"slo_ms": min(one.slo_ms for one in several), "rate_rps": max(one.rate_rps for one in several)}
-        for at, one in zip(alike.members.tolist(), several, strict=True):
-            workloads[at] = one.model_copy(update=equal)
-    yield instance.replace(workloads=workloads)
 
 
 def isolated(instance: Instance) -> Iterator[Instance]:
