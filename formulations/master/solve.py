@@ -26,13 +26,12 @@ from provision.models.problem.search import Outcome, Progress, Search, Terminati
 Step = Callable[[Instance, Search], Outcome]
 Turn = Callable[[float], bool]
 """Goes on with a search of the instance for some seconds; returns whether it has anything left to try."""
-Plans = Callable[[Progress], Turn]
-"""Begins a search for plans, which goes on by its Turn."""
 NAME = "master"
 """The name of the method; it is written into its plans."""
 
 
-def solve(instance: Instance, search: Search, serve: Step | None = None, plans: Plans | None = None) -> Outcome:
+def solve(instance: Instance, search: Search, serve: Step | None = None,
+          plans: Callable[[Progress], Turn] | None = None) -> Outcome:
     """Plan an instance.
 
     Parameters
@@ -69,7 +68,8 @@ def _refused(instance: Instance, search: Search) -> Outcome | None:
     return refused and replace(refused, build_seconds=search.elapsed_s)
 
 
-def _planned(problem: Problem, progress: Progress, plans: Plans | None) -> tuple[Termination, TypeCounts | None]:
+def _planned(problem: Problem, progress: Progress, plans: Callable[[Progress], Turn] | None
+             ) -> tuple[Termination, TypeCounts | None]:
     """Plan and prove by the searches that suit the problem; return why they ended, and the TypeCounts that prove the
     bound.
     """
@@ -100,8 +100,8 @@ def _planned(problem: Problem, progress: Progress, plans: Plans | None) -> tuple
 
 
 def go_on(turns: Sequence[Turn], progress: Progress, seconds: float) -> bool:
-    """Go on with the first of several searches for some seconds, and with each of the others for a part of that time:
-    the first proves bounds, which take longest. Return whether any has something left to try.
+    """Go on with the first search, which proves bounds, for some seconds, and with the second, which makes plans, for a
+    part of that time. Return whether any has something left to try.
     """
     return any([turn(seconds * SCHEDULE.some if at else seconds)
                 for at, turn in enumerate(turns) if not progress.enough])

@@ -215,8 +215,7 @@ class TypesPricing:
             return
         if self._given is None:
             problem = self.problem
-            self._given = self.executor.share(
-                (problem.instance, problem.groups, problem.relaxed_problem))
+            self._given = self.executor.share((problem.instance, problem.groups, problem.relaxed_problem))
         found = self.executor.map(_task, [(self._given, *task) for task in tasks])
         for task, one in zip(tasks, found, strict=True):
             yield task[0], one if one is not None else _priced(self.problem, *task)

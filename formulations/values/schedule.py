@@ -41,8 +41,8 @@ class ValueSchedule:
     sizes
         Classes and ranges of successive plans. With more of them, plans are better, and take longer.
     classes, turn_s
-        The most classes of a bound, where more make it tighter and slower; and the seconds of a turn of bounds, if only
-        plans of classes take turns with them.
+        The most classes of a bound, where more make it tighter and slower; and the seconds of a turn of bounds beside
+        plans of classes.
     plan_share
         The fraction of the remaining time that the program of the plan may take.
     longer, patience

@@ -1,4 +1,5 @@
-"""Fills slices in compiled code: an empty slice gets whatever is worth most, a segment or replicas at a setting.
+"""Fills slices in compiled code: an empty slice gets whatever is worth most, a segment or replicas at a setting. A
+replica is worth what it lowers the price of the rates that are left.
 
 At a setting, replicas are added one by one, the one that fits and is worth most next; or they come from a list of
 patterns.

@@ -35,10 +35,13 @@ class GreedySchedule:
         Up to this number of workload classes, each is a chain of roles of its own. More chains take more room.
     least_price
         The least price of a GPU, as a part of the median price.
-    parts
-        The number of equal parts of a rate whose prices are known. More take memory and time to begin.
+    parts, few, rise
+        The number of equal parts of a rate whose prices are known, where more take memory and time to begin; up to how
+        many parts replicas count in fractions; and how much prices rise from no part to the whole at the least, as a
+        part of the whole price.
     portion
-        The most replicas that are planned together if slices are shared. The time to fill GPUs grows with the square of
+        The most workloads, or parts of workloads, that are planned together if slices are shared. The time to fill GPUs
+        grows with the square of
         this number; with a smaller number, more GPUs at the ends of portions are partly empty.
     """
 
@@ -52,6 +55,8 @@ class GreedySchedule:
     classes: int = 500
     least_price: float = 0.05
     parts: int = 60
+    few: int = 4
+    rise: float = 1e-3
     portion: int = 1500
 
 
@@ -61,22 +66,22 @@ class RuinSchedule(NamedTuple):
     Attributes
     ----------
     spread
-        The largest distance of the random factors on the worth of rates from 1. Without these factors every step would
+        The largest distance of the random factors on prices from 1. Without these factors every step would
         fill slices in the same way.
     worse
-        The worth, in GPUs, by which a step may be worse than the best and still be kept. So the search can leave plans
-        that no single step improves.
+        By how much more than the least, in GPUs, the rates that are left may cost after a step that is kept. So the
+        search can leave plans that no single step improves.
     anew
         The probability that a step partitions its GPUs again, instead of filling some of their slices again.
     replica
-        The worth of a missing replica, in GPUs.
+        What a missing replica costs, in GPUs.
     process
         The part of a slice for which a process counts in addition to its utilisation, if the densest ways come first.
     steps
         Steps on one set of GPUs before the next set is tried.
     patience, progress
         A walk ends after ``patience`` steps per set of GPUs that is tried, if these steps found no better plan and no
-        set came closer to a plan by the worth ``progress``, in GPUs.
+        set came closer to a plan by ``progress``, in GPUs.
     further
         The factor from one number of GPUs to the next, as long as no plan is known. With a larger factor the first plan
         is found sooner, but is dearer.

@@ -23,7 +23,7 @@ class Slot(NamedTuple):
         (rows,), the part of each rate that nothing carries, the part that the GPU may still carry, and the number of
         replicas.
     most, least, bonus
-        (rows,), the most and the least part that a further replica may carry, and its worth apart from this part.
+        (rows,), the most and the least part that a further replica may carry, and what it is worth even without any.
     counts
         (ways of the setting,), how often the slice has each way.
     spare
@@ -102,8 +102,7 @@ def allow(tables: SliceTables, w: int, slot: Slot) -> None:
     """Set what a further replica of a row may carry on the slice, what it must carry, and its worth apart from that.
 
     It may carry the rest of the rate for which there is room. A row's last replica must carry the whole rest; if no
-    further
-    replica is allowed, the least is infinite. A replica that the row must have and lacks has a worth by itself.
+    further replica is allowed, the least is infinite. A replica that the row must have and lacks has a worth by itself.
     """
     row, replicas, left = tables.rows[w], slot.replicas[w], slot.left[w]
     slot.most[w] = min(left, slot.room[w])
@@ -113,10 +112,10 @@ def allow(tables: SliceTables, w: int, slot: Slot) -> None:
 
 @inner
 def next_way(tables: SliceTables, number: int, factor: Floats, dense: bool, slot: Slot) -> int:
-    """The index of the way to add to a slice next: of the most worth, or if ``dense`` per part of the slice; NONE if
-    none fits.
+    """The index of the way to add to a slice next: of the most worth, or if ``dense`` per part of the slice; of equal
+    ones the one that takes the least part. NONE if none fits.
     """
-    best, found, setting = 0.0, NONE, tables.settings[number]
+    best, least, found, setting = 0.0, 0.0, NONE, tables.settings[number]
     room, free, memory_gib = slot.spare[0], slot.spare[1], slot.spare[2]
     for w in range(len(tables.rows)):
         open_to = slot.most[w] > 0 or slot.bonus[w] > 0
@@ -131,16 +130,17 @@ def next_way(tables: SliceTables, number: int, factor: Floats, dense: bool, slot
                 continue
             gain = factor[w] * saved(tables, slot, w, part) + (slot.bonus[w] if new else 0.0)
             taken = way.busy * (part if setting.points == NONE else way.most)
-            key = gain / (taken + way.processes * tables.schedule.process + DUST) if dense else gain
+            taken += way.processes * tables.schedule.process + DUST
+            key = gain / taken if dense else gain
             fits = setting.points == NONE or tables.rank[way.role] > slot.failing[tables.easiest[way.role]]
-            if key > 0 and key >= best and fits:  # of equal ones the last: it has the lowest rate
-                best, found = key, at
+            if fits and (key > best or (key == best > 0 and taken < least)):
+                best, least, found = key, taken, at
     return found
 
 
 @inner
 def saved(tables: SliceTables, slot: Slot, w: int, part: float) -> float:
-    """How much a further replica that carries a part of a row's rate lowers the price of what is left."""
+    """By how much the price of what is left of a row's rate falls if a further replica carries a part of it."""
     return price_of(tables, w, slot.left[w]) - price_of(tables, w, slot.left[w] - part)
 
 

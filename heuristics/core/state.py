@@ -92,7 +92,7 @@ def uncarried(tables: SliceTables, state: State) -> float:
 
 @inner
 def price_of(tables: SliceTables, w: int, left: float) -> float:
-    """The least price of replicas that carry a part of a row's rate, between the prices of parts in equal steps."""
+    """The price of what is left of a row's rate, interpolated between the entries of ``SliceTables.price``."""
     steps = tables.price.shape[1] - 1
     low = min(int(left * steps * (1 - DUST)), steps - 1)
     over = left * steps - low

@@ -82,8 +82,8 @@ class SliceTables(NamedTuple):
     segment
         (rows, slice types), the part of the rate that a segment carries.
     price
-        (rows, steps + 1), the least price of replicas that carry a part of the rate, from the smallest part to the
-        whole in equal steps; in GPUs of median price.
+        (rows, steps + 1), column k is the least price of replicas that carry k / steps of the rate, in GPUs of median
+        price. Column 0 is about column 1: the smallest rest costs a replica, too.
     of_row
         (settings, rows + 1), the index of the first way of each row at each setting, and the end of the last row's.
     patterns
@@ -173,8 +173,8 @@ class SliceModel:
         order, easiest = _chains(problem, ways) if points else np.zeros((2, 1), np.int64)
         return SliceTables(
             rows=rows, settings=settings, ways=ways, of_row=np.searchsorted(each, begins),
-            segment=np.ascontiguousarray(segment), price=_prices(
-                segment, price, ways, taken * price[settings["slice_type"][at]], linear),
+            segment=np.ascontiguousarray(segment),
+            price=_prices(segment, price, rows["cap"], ways, taken * price[settings["slice_type"][at]], linear),
             patterns=_patterns([one for _, one in self.settings]), joined=joined(points),
             order=order, rank=np.argsort(order), easiest=easiest,
             slots=np.ascontiguousarray(partitions.slots), entry=np.ascontiguousarray(partitions.entry),
@@ -319,23 +319,29 @@ def _slice_prices(instance: Instance, slice_types: Sequence[SliceType]) -> Float
     return np.array(part) * weights[[one.entry for one in slice_types]]
 
 
-def _prices(segment: Floats, price: Floats, ways: Records, cost: Floats, linear: Bools) -> Floats:
-    """(rows, steps + 1), the ``price`` of SliceTables, by covering knapsacks. The rate of a row that nothing can carry
-    costs 1.
+def _prices(segment: Floats, price: Floats, cap: Floats, ways: Records, cost: Floats, linear: Bools) -> Floats:
+    """(rows, steps + 1), the ``price`` of SliceTables, by covering knapsacks.
 
-    A segment costs the ``price`` of its slice type, (slice types,). The whole rate by a way costs ``cost`` (ways,). A
-    way costs as much as the most that it can carry or, where it is ``linear``, as much as it carries.
+    They assume slices of all types. Some may be used up, so prices always rise a little: every replica saves something.
+    The rate of a row that nothing can carry costs about 1. ``segment`` is that of SliceTables, ``price`` (slice types,)
+    is the price of a segment, and ``cap`` (rows,) the part that one GPU may carry. The whole rate costs ``cost``
+    (ways,) if only this way carries it. A ``linear`` way costs as much as it carries, others as the most they can.
     """
-    steps, found = GREEDY.parts, np.zeros((len(segment), GREEDY.parts + 1))
-    row, slice_type = np.nonzero(segment > 0)
+    steps, (row, slice_type) = GREEDY.parts, np.nonzero(segment > 0)
     who = np.concatenate([row, ways["row"][~linear]])
     whole = np.concatenate([price[slice_type], (cost * ways["most"])[~linear]])
     carried = np.concatenate([segment[row, slice_type], ways["most"][~linear]])
-    carried = np.minimum((carried * steps * (1 + LOOSE)).astype(int), steps)
-    each = np.full(len(segment), np.inf)
+    carried = np.minimum(carried, cap[who]) * steps * (1 + LOOSE)
+    each, small = np.full(len(segment), np.inf), (carried > 0) & (carried < GREEDY.few)
     np.minimum.at(each, ways["row"][linear], cost[linear] / steps)
+    np.minimum.at(each, who[small], whole[small] / carried[small])
+    large = carried >= GREEDY.few
+    who, whole, whole_steps = who[large], whole[large], np.minimum(carried[large], steps).astype(int)
+    found = np.zeros((len(segment), steps + 1))
     for step in range(1, steps + 1):
         found[:, step] = each * step
-        np.minimum.at(found[:, step], who, whole + found[who, np.maximum(step - carried, 0)])
+        np.minimum.at(found[:, step], who, whole + found[who, np.maximum(step - whole_steps, 0)])
     found[:, 0] = found[:, 1]
-    return np.where(np.isfinite(found), found, np.linspace(0, 1, steps + 1))
+    part = np.linspace(0, 1, steps + 1)
+    found = np.where(np.isfinite(found), found, part)
+    return found + GREEDY.rise * found[:, -1:] * part

@@ -1,5 +1,6 @@
 """Ruins and recreates plans on ever fewer or cheaper GPUs, until no cheaper GPUs are found to carry every rate."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -41,7 +42,7 @@ class Walk:
         The problem.
     start
         A plan to beat; None for none. A walk begins with GPUs that are filled one after the other. If they cost more
-        than the plan, it begins with as many GPUs as the plan has.
+        than the plan, it begins with the plan.
     bound
         A proven bound on the objective; no cheaper GPUs are tried.
     draw
@@ -148,7 +149,7 @@ class Walk:
         """Fill GPUs one after the other until all rates are carried; each is of the entry that carries most for its
         price.
         """
-        state, used = self._furnished([], until), 0
+        state, used = self._empty([]), 0
         while uncarried(self.tables, state) > 0:
             until.check()
             if used == len(state.entry):
@@ -179,25 +180,31 @@ class Walk:
         """
         entries = objective_of(self.instance).entries_of(plan)
         slice_types = {(one.entry, one.profile): at for at, one in enumerate(self.problem.segments.slice_types)}
-        rows = {one.name: np.flatnonzero(self.model.rows == at).tolist()
-                for at, one in enumerate(self.instance.workloads)}
+        rows = defaultdict[str, list[int]](list)
+        for row, workload in enumerate(self.model.rows.tolist()):
+            rows[self.instance.workloads[workload].name].append(row)
         rate_rps = [max(self.problem.groups[at].rate_rps, LEAST_RPS) for at in self.model.groups.tolist()]
-        state = self._empty(entries)
-        left = state.left.copy()
+        state, enough = self._empty(entries), self.tables.rows["least"]
+        left, replicas = state.left.copy(), state.replicas.copy()
         for gpu, planned in enumerate(plan.gpus):
             until.check()
-            for place, piece in enumerate(one for one in planned.slices if one.replicas):
-                state.left[:] = 0.0
+            known = [one for one in planned.slices if one.replicas and (entries[gpu], one.profile) in slice_types]
+            for place, piece in enumerate(known):
+                state.left[:], state.replicas[:] = 0.0, np.maximum(replicas, enough)
+                here = [row for one in piece.replicas for row in rows[one.workload]]
+                state.replicas[here] = replicas[here]
                 for one in piece.replicas:
                     rest_rps = one.rate_rps
                     for row in rows[one.workload]:
-                        part = min(rest_rps / rate_rps[row], left[row])
+                        part = rest_rps / rate_rps[row]
+                        part = part if part < left[row] - TOLERANCE else left[row]
                         state.left[row], left[row] = state.left[row] + part, left[row] - part
-                        rest_rps -= part * rate_rps[row]
+                        rest_rps = max(rest_rps - part * rate_rps[row], 0.0)
                 state.slice_type[gpu, place] = slice_types[entries[gpu], piece.profile]
                 occupy(self.tables, state, gpu, place, self.factor)
                 left += state.left
-        state.left[:] = left
+                replicas[here] = state.replicas[here]
+        state.left[:], state.replicas[:] = left, replicas
         return state
 
     def _empty(self, entries: Sequence[int]) -> State:

@@ -95,7 +95,7 @@ def _steps(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         yield values.solve, math.inf
         return
     yield master.merged_bound, math.inf
-    # Better plans: greedy on narrower instances and on the whole, ruin and recreate, and classes of workloads.
+    # Better plans: greedy on narrower instances and on the whole, and ruin and recreate.
     if quick and shape.many:
         yield of_others(greedy.METHODS[0], narrower), math.inf
     if fills:

@@ -139,7 +139,7 @@ class Shape:
 
     @cached_property
     def classed(self) -> bool:
-        """Whether many workloads share GPUs under interference, so that classes of them are planned and bounded."""
+        """Whether many workloads share GPUs under interference, so that classes of them are bounded."""
         return self.many and values.applies(self.instance)
 
     @property
