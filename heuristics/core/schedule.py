@@ -41,8 +41,7 @@ class GreedySchedule:
         part of the whole price.
     portion
         The most workloads, or parts of workloads, that are planned together if slices are shared. The time to fill GPUs
-        grows with the square of
-        this number; with a smaller number, more GPUs at the ends of portions are partly empty.
+        grows with the square of this number; with a smaller number, more GPUs at the ends of portions are partly empty.
     """
 
     price_steps: tuple[int, ...] = (15, 60, 420, 420, 420, 420, 420, 420)
@@ -66,8 +65,8 @@ class RuinSchedule(NamedTuple):
     Attributes
     ----------
     spread
-        The largest distance of the random factors on prices from 1. Without these factors every step would
-        fill slices in the same way.
+        The largest distance of the random factors on prices from 1. Without these factors every step would fill slices
+        in the same way.
     worse
         By how much more than the least, in GPUs, the rates that are left may cost after a step that is kept. So the
         search can leave plans that no single step improves.

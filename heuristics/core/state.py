@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.heuristics.core.tables import NONE, SliceTables
-from provision.models.base.arrays import Floats, Ints
+from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.compiled import compiled, inner
 from provision.models.base.tolerances import DUST
 
@@ -40,13 +40,13 @@ class State(NamedTuple):
     replicas: Ints
 
 
-def empty_state(tables: SliceTables, entries: Sequence[int], rates: Sequence[bool]) -> State:
+def empty_state(tables: SliceTables, entries: Sequence[int], rates: Bools) -> State:
     """A State of empty GPUs of some fleet entries; ``rates`` (rows,) tells which rows have a rate."""
     places, workloads = int(tables.slots.sum(axis=1).max(initial=1)), len(tables.rows)
     slice_type, setting, alone = np.full((3, len(entries), places), NONE)
     held = (len(entries), places, most_ways(tables))
     return State(np.array(entries, np.int64), slice_type, setting, alone, np.full(held, NONE), np.zeros(held),
-                 np.zeros((len(entries), workloads)), np.array(rates, float), np.zeros(workloads, np.int64))
+                 np.zeros((len(entries), workloads)), rates.astype(float), np.zeros(workloads, np.int64))
 
 
 def most_ways(tables: SliceTables) -> int:

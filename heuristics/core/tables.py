@@ -131,7 +131,7 @@ class SliceModel:
     Attributes
     ----------
     rows
-        (rows,), the workload of every row; ``groups`` has its group.
+        (rows,), the workload of every row; ``groups`` has its group, and ``rate_rps`` its rate in requests/s.
     settings
         The settings of the tables, each with its slice type.
     way_of
@@ -144,6 +144,7 @@ class SliceModel:
         self.rows = np.array([member for group in problem.groups for member in group.members], np.int64)
         sizes = [len(group.members) for group in problem.groups]
         self.groups = np.repeat(np.arange(len(sizes)), sizes)
+        self.rate_rps = np.array([group.rate_rps for group in problem.groups], float)[self.groups]
         self.settings = list(_settings(problem, until))
         self.first_row = np.cumsum([0, *sizes])
         self.tables = self._tables(schedule, until)
@@ -151,7 +152,7 @@ class SliceModel:
     def _tables(self, schedule: RuinSchedule, until: Deadline) -> SliceTables:
         problem, instance = self.problem, self.problem.instance
         segments, groups = problem.segments, [problem.groups[at] for at in self.groups.tolist()]
-        rate_rps = np.maximum([group.rate_rps for group in groups], LEAST_RPS)
+        rate_rps = np.maximum(self.rate_rps, LEAST_RPS)
         segment = np.minimum(segments.throughput_rps[self.rows] / rate_rps[:, None] * MARGIN, 1)
         kinds, kind, row, at = self._each_row()
         self.way_of = [kinds[one] for one in kind.tolist()]
@@ -219,7 +220,7 @@ class SliceModel:
         way.
         """
         row = int(self.tables.ways["row"][way])
-        rate_rps = float(sum(parts)) * self.problem.groups[self.groups[row]].rate_rps
+        rate_rps = float(sum(parts) * self.rate_rps[row])
         run = run._replace(processes=run.processes * len(parts))
         return replica_of(self.problem.instance, int(self.rows[row]), run, rate_rps)
 

@@ -183,7 +183,7 @@ class Walk:
         rows = defaultdict[str, list[int]](list)
         for row, workload in enumerate(self.model.rows.tolist()):
             rows[self.instance.workloads[workload].name].append(row)
-        rate_rps = [max(self.problem.groups[at].rate_rps, LEAST_RPS) for at in self.model.groups.tolist()]
+        rate_rps = np.maximum(self.model.rate_rps, LEAST_RPS).tolist()
         state, enough = self._empty(entries), self.tables.rows["least"]
         left, replicas = state.left.copy(), state.replicas.copy()
         for gpu, planned in enumerate(plan.gpus):
@@ -209,8 +209,7 @@ class Walk:
 
     def _empty(self, entries: Sequence[int]) -> State:
         """A State of empty GPUs of some fleet entries."""
-        return empty_state(self.tables, entries,
-                           [self.problem.groups[at].rate_rps > 0 for at in self.model.groups.tolist()])
+        return empty_state(self.tables, entries, self.model.rate_rps > 0)
 
     def _furnished(self, entries: Sequence[int], until: Deadline = NEVER) -> State:
         """A State of GPUs of some fleet entries, which are partitioned at random and filled one after the other."""

@@ -1,6 +1,6 @@
 """Steps of ``auto`` made of other methods: one that may not be able to plan the instance, and one that plans other
-instances, whose plans are valid for it, too: with fewer GPU types, for example.
-``Shape`` is what the order of the steps depends on.
+instances, whose plans are valid for it, too: with fewer GPU types, for example. ``Shape`` is what the order of the
+steps depends on.
 """
 
 from collections.abc import Callable, Iterable, Iterator
