@@ -80,7 +80,7 @@ class RatedSearch:
         self.took_s, self.uncapped = 0.0, np.full(len(problem.groups), math.inf)
         self.best, self.met = math.inf, np.zeros(0, int)
         self.below: Relaxed | None = None
-        self.every_type, self.quick_rounds = False, 0
+        self.every_type = False
         for slice_type, one in oracles:
             self.master.add(slice_type, one.listed())
 
@@ -115,8 +115,6 @@ class RatedSearch:
         if self.complete:
             yield from self._closed()
             return
-        if not self.ended:
-            yield self._of_known()
         self.prove()
         idle, seconds = 0, SCHEDULE.brief_s
         while not self.ended and self.below is not None and idle < SCHEDULE.idle:
@@ -169,19 +167,14 @@ class RatedSearch:
         """
         self._leave_out()
         master, best, before = self.master, self.master.best(at), len(self.master.slice_type)
-        for coarse in (True, False):
-            for slice_type, oracle in self.oracles:
-                if oracle.coarse == coarse and not (oracle.complete or master.left_out[slice_type]):
-                    floor = max(at.slices[slice_type] * (1 + spare), best[slice_type])
-                    found = oracle.price(GroupPrices(at.per_rps, at.bonus, self.uncapped), floor, self.effort)
-                    best[slice_type] = max(best[slice_type], found.most)
-                    better = np.flatnonzero(master.worth(at, found.patterns) > floor)
-                    master.add(slice_type, found.patterns.only(better), fits=found.planned is None)
-                    master.add(slice_type, found.planned and found.planned.only(better))
-            if coarse and len(master.slice_type) > before and self.quick_rounds < SCHEDULE.idle:
-                self.quick_rounds += 1
-                return 0.0
-        self.quick_rounds = 0
+        for slice_type, oracle in self.oracles:
+            if not (oracle.complete or master.left_out[slice_type]):
+                floor = max(at.slices[slice_type] * (1 + spare), best[slice_type])
+                found = oracle.price(GroupPrices(at.per_rps, at.bonus, self.uncapped), floor, self.effort)
+                best[slice_type] = max(best[slice_type], found.most)
+                better = np.flatnonzero(master.worth(at, found.patterns) > floor)
+                master.add(slice_type, found.patterns.only(better), fits=found.planned is None)
+                master.add(slice_type, found.planned and found.planned.only(better))
         best[master.left_out] = 0.0
         full = [float((pool.partitions @ best).max()) for pool in self.problem.pools]
         self.proof.add_prices(at.asked, full)
@@ -318,19 +311,6 @@ class RatedSearch:
                 return
             self.proof.above(self.bound)
             yield None
-
-    def _of_known(self) -> Plan | None:
-        """A plan at the bound from the known patterns of least reduced cost; None if none is found in a short time, or
-        if many patterns are known.
-        """
-        if len(self.master.slice_type) > SCHEDULE.most:
-            return None
-        found = self.master.relaxed(self.master.all, begin=self.met)
-        if found is None:
-            return None
-        most = self.bound / self.problem.dearest
-        useful = self.master.useful(found, most)[: SCHEDULE.short]
-        return self._plan(useful[self.master.fits[useful]], most, min(SCHEDULE.turn_s, self.search.left_s))
 
     def _at_bound(self, found: Relaxed) -> tuple[Plan | None, bool]:
         """A plan that costs no more than the bound (None if none is found), and whether it is proven that there is
