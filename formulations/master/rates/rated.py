@@ -159,11 +159,8 @@ class RatedSearch:
 
     def _priced(self, at: Relaxed, spare: float = SCHEDULE.slight) -> float:
         """Prove a bound at the prices of a linear program, and add the patterns that exceed the price of their slice by
-        more than the fraction ``spare``.
-
-        Patterns with rates of a grid are priced first, because they are priced sooner. If some of them improve the
-        linear program, nothing else is priced, up to SCHEDULE.idle times in turn. Returns a lower bound on the value of
-        the linear program over all patterns; infinite if no pattern was added.
+        more than the fraction ``spare``. Return a lower bound on the value of the linear program over all patterns;
+        infinite if no pattern was added.
         """
         self._leave_out()
         master, best, before = self.master, self.master.best(at), len(self.master.slice_type)
