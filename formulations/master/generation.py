@@ -55,9 +55,9 @@ class Generation:
 
     Attributes
     ----------
-    last, center, reached
-        The last solution of the linear program, and the prices that proved the highest value so far (both None at
-        first); and this value, in multiples of the dearest GPU's price.
+    last, reached
+        The last solution of the linear program (None at first), and the highest value that prices have proven, in
+        multiples of the dearest GPU's price.
     aim, sharp
         (pools,) the numbers of GPUs that the bound allows, which the linear program then has free of charge, so that
         its prices show what these GPUs lack (None before that stage); and whether there is such a stage.
@@ -78,7 +78,6 @@ class Generation:
         self.cuts: list[PricedCut] = []
         self.aim: tuple[int, ...] | None = None
         self.last: Duals | None = None
-        self.center: Duals | None = None
         self.took_s = self.reached = 0.0
         self.effort, self.round = SCHEDULE.firm, 0
         self.converged = self.impossible = self.enough = False
@@ -140,7 +139,7 @@ class Generation:
             self.impossible = True
             return False
         self.last, self.round = found, self.round + 1
-        exhaustive, new = self._stable(found)
+        exhaustive, new = self.price(found, SCHEDULE.slight, self.effort)
         settled, aimed = not new and exhaustive, self.aim
         if aimed is None:
             done = settled or self.bound >= self.units(found)
@@ -154,19 +153,6 @@ class Generation:
             self.converged = self.aim is None or (self.aim == aimed and settled)
         few = SCHEDULE.rest * len(self.program.wanted) if self.effort <= SCHEDULE.firm else 0
         return not exhaustive and new < max(few, 1)
-
-    def _stable(self, found: Duals) -> tuple[bool, int]:
-        """Price as ``price`` does: between the duals and the prices that proved the best bound, where these are near;
-        then at the duals themselves if no pattern is new (Wentges smoothing, 1997).
-        """
-        if self.center is not None and self.gap < SCHEDULE.stable and self.aim is None:
-            part = SCHEDULE.central
-            between = found._replace(slice_types=part * self.center.slice_types + (1 - part) * found.slice_types,
-                                     places=part * self.center.places + (1 - part) * found.places)
-            exhaustive, new = self.price(between, SCHEDULE.slight, self.effort)
-            if new:
-                return exhaustive, new
-        return self.price(found, SCHEDULE.slight, self.effort)
 
     def price(self, at: Duals, slight: float, effort: int) -> tuple[bool, int]:
         """Add patterns at given prices and prove a bound; return whether pricing was exhaustive, and the number of new
@@ -190,8 +176,8 @@ class Generation:
         if self.bound > before:
             self.cuts.append(PricedCut(slices, places, worth))
         over = max(one * self.problem.dearest / pool.worth for one, pool in zip(worth, pools, strict=True))
-        if over > 0 and needed / over > self.reached:
-            self.reached, self.center = needed / over, at
+        if over > 0:
+            self.reached = max(self.reached, needed / over)
         return exhaustive, new
 
     def vary(self, draw: np.random.Generator) -> None:

@@ -30,9 +30,6 @@ class Schedule:
         The fraction of the linear program's value at which the bound counts as near it.
     inward
         The weight of the linear program's prices in pricing for most throughput; the best prices so far have the rest.
-    stable, central
-        For least cost, the gap below which patterns are priced between the duals and the prices that proved the best
-        bound, and the weight of the latter. With it, prices swing less from round to round.
     pace
         The fraction of the remaining patterns that a dive rounds up in one step.
     noise
@@ -86,8 +83,6 @@ class Schedule:
     used: float = 0.002
     near: float = 0.985
     inward: float = 0.3
-    stable: float = 0.3
-    central: float = 0.3
     pace: float = 0.2
     noise: float = 0.4
     rest: float = 0.05

@@ -74,8 +74,6 @@ class RateColumns:
         holds for bounds, and its number of replicas.
     fits
         (patterns,) whether a plan may use the pattern; True until the pattern has been found infeasible.
-    left_out
-        (slice types,) slice types that no better plan has. Linear programs use none of their patterns.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -86,7 +84,6 @@ class RateColumns:
                         np.zeros(len(problem.segments.slice_types), int))
         self.slice_type, self.fits = np.zeros(0, int), np.zeros(0, bool)
         self.rps = self.number = np.zeros((0, len(groups)))
-        self.left_out = np.zeros(len(problem.segments.slice_types), bool)
         self.listings: list[tuple[int, Listing]] = []
         self.counted = np.flatnonzero(np.isfinite(self.all.most))
         self.asked_for = np.flatnonzero(members < self.all.least)
@@ -123,7 +120,7 @@ class RateColumns:
             Whether only patterns that a plan may use are used.
         """
         part, tiers, right = self.part(left), self.master.tiers(counts, limited=False), self._right(left)
-        usable = (self.fits | (not planned)) & ~self.left_out[self.slice_type]
+        usable = self.fits | (not planned)
         taken = np.append((part * usable[:, None]).argmax(axis=0), np.zeros(0, int) if begin is None else begin)
         taken = np.unique(taken[usable[taken]])
         while True:

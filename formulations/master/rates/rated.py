@@ -80,18 +80,13 @@ class RatedSearch:
         self.took_s, self.uncapped = 0.0, np.full(len(problem.groups), math.inf)
         self.best, self.met = math.inf, np.zeros(0, int)
         self.below: Relaxed | None = None
-        self.every_type = False
         for slice_type, one in oracles:
             self.master.add(slice_type, one.listed())
 
     @property
     def bound(self) -> float:
-        """The proven bound, in units of price, and at most the best plan's price.
-
-        The proof leaves out GPU types of which one GPU costs as much as the best plan (``_leave_out``). So it holds for
-        better plans only.
-        """
-        return min(self.proof.bound, self.best)
+        """The proven bound, in units of price."""
+        return self.proof.bound
 
     @property
     def ended(self) -> bool:
@@ -105,7 +100,6 @@ class RatedSearch:
         no better plan.
         """
         self.best = best
-        self._leave_out()
         if not self.complete:
             self._dive(None)
             yield self._sought(min(SCHEDULE.brief_s, self.search.left_s))
@@ -137,12 +131,8 @@ class RatedSearch:
         """
         while self.search.left_s > 0:
             found = self.master.relaxed(self.master.all, begin=self.met)
-            if found is None and not self.master.left_out.any():
-                return
             if found is None:
-                self.every_type = True
-                self._leave_out()
-                continue
+                return
             self.below = found
             self.met = np.union1d(self.met, found.patterns[found.parts > 0])
             spare = self._spare(found) if quick else SCHEDULE.slight
@@ -162,30 +152,20 @@ class RatedSearch:
         more than the fraction ``spare``. Return a lower bound on the value of the linear program over all patterns;
         infinite if no pattern was added.
         """
-        self._leave_out()
         master, best, before = self.master, self.master.best(at), len(self.master.slice_type)
         for slice_type, oracle in self.oracles:
-            if not (oracle.complete or master.left_out[slice_type]):
+            if not oracle.complete:
                 floor = max(at.slices[slice_type] * (1 + spare), best[slice_type])
                 found = oracle.price(GroupPrices(at.per_rps, at.bonus, self.uncapped), floor, self.effort)
                 best[slice_type] = max(best[slice_type], found.most)
                 better = np.flatnonzero(master.worth(at, found.patterns) > floor)
                 master.add(slice_type, found.patterns.only(better), fits=found.planned is None)
                 master.add(slice_type, found.planned and found.planned.only(better))
-        best[master.left_out] = 0.0
         full = [float((pool.partitions @ best).max()) for pool in self.problem.pools]
         self.proof.add_prices(at.asked, full)
         over = max(one * self.problem.dearest / pool.worth
                    for one, pool in zip(full, self.problem.pools, strict=True))
         return math.inf if len(master.slice_type) == before or over <= 0 else at.asked / over
-
-    def _leave_out(self) -> None:
-        """Leave out the GPU types of which a single GPU costs as much as the best plan: no better plan has one.
-
-        None is left out if the linear program needs all.
-        """
-        for pool in self.problem.pools:
-            self.master.left_out[list(pool.slice_types)] = pool.cost(1) >= self.best and not self.every_type
 
     def _raised(self) -> bool:
         """Solve the linear program with some GPUs free of charge: as many of each type as the bound allows. Price at
