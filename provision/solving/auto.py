@@ -1,34 +1,28 @@
 """The method ``auto``, a sequence of steps: a fast plan first, then the master program until proven or out of time.
 
-Most steps begin with the best plan so far. The answer is the best plan and the best bound of all steps. Among plans of
-the same cost, one with slack is preferred (``provision.solving.slack``).
+Most steps begin with the best plan so far. The answer is the best plan and the best bound of all steps. Some steps run
+a method on narrower instances, with fewer GPU types for example, whose plans are valid for the instance, too. Among
+plans of the same cost, one with slack is preferred (``provision.solving.slack``).
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from provision.formulations.assignment import cpsat
+from provision.formulations.pricing.rates import MOST_PRICED
 from provision.heuristics.core import greedy, lns
 from provision.heuristics.gpulets import ideal
-from provision.models.problem.instance import Instance
-from provision.models.problem.method import ISOLATED, Method
-from provision.models.problem.search import Outcome, Progress, Search, Termination
+from provision.models.problem.instance import THROUGHPUT, Instance
+from provision.models.problem.method import ISOLATED, Method, needs
+from provision.models.problem.objective import objective_of
+from provision.models.problem.search import Incumbent, Outcome, Progress, Search, Termination
 from provision.solving import master, values
 from provision.solving.policies import even_replicas, surviving
+from provision.solving.repair import mended
 from provision.solving.schedule import SCHEDULE
 from provision.solving.slack import wants_slack, what_fits, with_slack
-from provision.solving.steps import (
-    Shape,
-    Step,
-    isolated,
-    last_plan,
-    least_of,
-    narrower,
-    of_others,
-    onward,
-    where_able,
-)
+from provision.solving.steps import Step, valid_for, where_able
 
 
 def run(instance: Instance, search: Search) -> Outcome:
@@ -45,14 +39,14 @@ def run(instance: Instance, search: Search) -> Outcome:
     if instance.policy.even_replicas:
         return even_replicas(instance, search, run)
     progress, found = Progress(instance, search), Outcome("unknown", "time_limit")
-    built, reason, first_s, least = 0.0, "", 0.0, least_of(instance)
-    progress.prove(least)
+    built, reason, first_s = 0.0, "", 0.0
+    progress.prove(_least(instance))
     for step, seconds in _steps(instance, search):
         left_s = progress.search.left_s - progress.writing_s
         if left_s <= 0:
             return progress.outcome("time_limit", reason, built)
         # If the first step that was not cut off took longer than ``slow_s``, all steps have more time in proportion.
-        begun = onward(progress, least, min(seconds * max(first_s / SCHEDULE.slow_s, 1.0), left_s))
+        begun = _onward(progress, min(seconds * max(first_s / SCHEDULE.slow_s, 1.0), left_s))
         found = step(instance, begun)
         if found.termination == "completed":
             first_s = first_s or begun.elapsed_s
@@ -77,37 +71,101 @@ def run(instance: Instance, search: Search) -> Outcome:
 def _steps(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     """Yield the steps, each with the seconds that it may take."""
     if search.kept is not None and search.kept.fits(instance):  # a Planner goes on from its last plan and columns
-        yield last_plan, math.inf
+        yield _last_plan, math.inf
         yield master.solve, math.inf
-    shape, whole = Shape(instance), where_able(greedy.METHODS[0])
+    asked, throughput, whole = needs(instance), instance.objective == THROUGHPUT, where_able(greedy.METHODS[0])
     quick = search.parameters.get("greedy") != "no"  # "no": a detour (`solving.detour`) has a plan already
-    fills = quick and not shape.mixes
-    if shape.turns:
+    fills = quick and not asked <= greedy.MIXED
+    if "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features:
         yield ideal.METHODS[0].run, SCHEDULE.quick_s
         yield master.solve, SCHEDULE.turns_s
     # A plan within a second, and a bound within two. Where greedy fills slices, narrower instances are planned sooner
     # than the whole; otherwise it mixes segments by a linear program, which is quick.
     if fills:
-        yield of_others(greedy.METHODS[0], isolated), SCHEDULE.isolated_s
+        yield of_others(greedy.METHODS[0], _isolated), SCHEDULE.isolated_s
     elif quick:
         yield whole, math.inf
-    if shape.pooled:
+    workloads, slos = len(set(instance.workloads)), len({(one.models, one.slo_ms) for one in instance.workloads})
+    many = workloads > MOST_PRICED  # patterns cannot be priced for every workload by itself
+    classed = many and values.applies(instance)
+    if classed and (slos > SCHEDULE.walked or workloads > SCHEDULE.vast):
         yield values.solve, math.inf
         return
     yield master.merged_bound, math.inf
     # Better plans: greedy on narrower instances and on the whole, and ruin and recreate.
-    if quick and shape.many:
+    if quick and many:
         yield of_others(greedy.METHODS[0], narrower), math.inf
     if fills:
-        yield whole, SCHEDULE.filling_s if shape.throughput else math.inf  # for most throughput, it would go on
-    if shape.classed:
+        yield whole, SCHEDULE.filling_s if throughput else math.inf  # for most throughput, it would go on
+    if classed:
         yield where_able(lns.METHODS[0]), SCHEDULE.walk_s
     # Plans and bounds of all kinds, until proven or out of time.
-    if master.shares_networks(instance) and not shape.throughput:
+    if master.shares_networks(instance) and not throughput:
         yield master.first_answers, SCHEDULE.shared_s
     yield master.solve, math.inf
-    if not shape.throughput:
+    if not throughput:
         yield where_able(cpsat.METHODS[0]), math.inf
+
+
+def of_others(method: Method, others: Callable[[Instance], Iterable[Instance]]) -> Step:
+    """A step that runs a method only on other instances, which are planned sooner, and returns the best plan."""
+    def step(instance: Instance, search: Search) -> Outcome:
+        progress = Progress(instance, search)
+        for other in others(instance):
+            if progress.plan is not None and not search.left_s:
+                break
+            progress.offer(valid_for(instance, where_able(method)(other, search.apart()).plan))
+        return progress.outcome("completed")
+
+    return step
+
+
+def _isolated(instance: Instance) -> Iterator[Instance]:
+    """Yield the ``narrower`` instances in which no replicas share slices, and the one without any sharing."""
+    yield from (one for one in narrower(instance) if needs(one) <= ISOLATED | {"max_replicas", "max_throughput"})
+    yield greedy.without_sharing(instance)
+
+
+def narrower(instance: Instance) -> Iterator[Instance]:
+    """Yield narrower instances, those that are planned soonest first: with one GPU type of a mixed fleet that can run
+    all workloads; without shared slices; and with one type and without shared slices. All plans of such an instance are
+    valid for the instance itself.
+    """
+    if instance.policy.share_slices:
+        unshared = instance.with_policy(share_slices=False)
+        yield from narrower(unshared)
+        yield unshared
+    types = dict.fromkeys((entry.gpu, entry.partitioned) for entry in instance.fleet)
+    for gpu, mig in types if len(types) > 1 else ():
+        fleet = tuple(entry for entry in instance.fleet if (entry.gpu, entry.partitioned) == (gpu, mig))
+        performance = tuple(data for data in instance.performance if data.gpu == gpu)
+        known = {model for data in performance for model in data.models}
+        if all(model in known for workload in instance.workloads for model in workload.models):
+            yield instance.replace(fleet=fleet, performance=performance)
+
+
+def _last_plan(instance: Instance, search: Search) -> Outcome:
+    """The last plan, mended so that it serves the present demand."""
+    plan = search.kept.plan_for(instance) if search.kept is not None else None
+    found = None if plan is None else mended(instance, plan, search)
+    return Outcome("unknown" if found is None else "feasible", "completed", found)
+
+
+def _least(instance: Instance) -> float | None:
+    """The price of one GPU of the cheapest type, which every plan needs; None if no workload has requests, or if the
+    objective is the most throughput.
+    """
+    served = any(instance.planned_rps(one) > 0 for one in instance.workloads) and instance.objective != THROUGHPUT
+    return min(map(objective_of(instance).weight, instance.fleet)) if served else None
+
+
+def _onward(progress: Progress, seconds: float) -> Search:
+    """The Search of a step: it begins with the best plan and bound so far, and reports only improvements."""
+    def report(news: Incumbent) -> None:
+        progress.offer(news.plan)
+        progress.prove(news.bound)
+
+    return progress.search.anew(time_limit_s=seconds, start=progress.plan, bound=progress.bound, report=report)
 
 
 PARAMETERS = {"slack": "yes"}

@@ -16,21 +16,16 @@ from functools import cached_property
 from itertools import chain, islice
 
 from provision.heuristics.core import greedy
-from provision.heuristics.gpulets import ideal
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import FORGIVEN
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
-from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Progress, Search, Termination
 from provision.models.problem.workload import Workload
-from provision.solving.schedule import DetourSchedule
-from provision.verification.verify import verify
+from provision.solving.schedule import DETOURS
+from provision.solving.steps import Step, valid_for, where_able
 
-Run = Callable[[Instance, Search], Outcome]
-QUICK = (greedy.METHODS[0], ideal.METHODS[0])
-"""The methods for quick plans. The plans of the second one keep the SLOs under any latency rule."""
 NOTHING = Outcome("unknown", "time_limit")
 """What is known of an instance before its first turn."""
 SAFE = 1 + FORGIVEN
@@ -83,17 +78,15 @@ class Detour:
         The problem and its Search.
     run
         Plans the other instances.
-    schedule
-        The seconds for the other instances.
     finish
         Completes every plan for the instance, before it is verified.
     parameters
         Parameters of the method that replace those of the search.
     """
 
-    def __init__(self, instance: Instance, search: Search, run: Run, schedule: DetourSchedule,
-                 finish: Callable[[Plan], Plan] = unchanged, **parameters: str) -> None:
-        self.search, self.run, self.schedule, self.finish = search, run, schedule, finish
+    def __init__(self, instance: Instance, search: Search, run: Step, finish: Callable[[Plan], Plan] = unchanged,
+                 **parameters: str) -> None:
+        self.search, self.run, self.finish = search, run, finish
         self.parameters, self.progress = parameters, Progress(instance, search)
 
     @property
@@ -137,7 +130,7 @@ class Detour:
     def _in_turns(self, others: Iterable[Other]) -> Iterator[Other]:
         """Plan other instances in rounds, until none is cut off or this Detour is over; yield each after its turn."""
         begun, further = list[Other](), iter(others)
-        number, seconds = self.schedule.first, self.schedule.turn_s
+        number, seconds = DETOURS.first, DETOURS.turn_s
         while not self.over:
             again = [one for one in begun if one.known.termination == "time_limit"]
             before = len(begun)
@@ -149,7 +142,7 @@ class Detour:
                 yield one
             if not again and len(begun) == before:
                 return
-            number, seconds = number * self.schedule.more, seconds * self.schedule.longer
+            number, seconds = number * DETOURS.more, seconds * DETOURS.longer
 
     def _plan(self, other: Other, seconds: float) -> None:
         """Plan another instance for some seconds, and keep its plan for this instance if it is valid."""
@@ -168,31 +161,22 @@ class Detour:
         """Make quick plans of other instances in a few seconds, and for longer while none is valid; return the other
         instances, the best quick plan first. Planning begins with these plans.
         """
-        end = Deadline(self.schedule.quick_s)
+        end = Deadline(DETOURS.quick_s)
         for one in others:
-            if not self.over and not (end.over and self.progress.plan is not None):
-                self._plan_quickly(one)
+            if self.over or (end.over and self.progress.plan is not None):
+                break
+            plan = where_able(greedy.METHODS[0])(one.instance, self.search.apart()).plan
+            if plan is not None:
+                one.known, one.loss = replace(one.known, plan=plan), self.offer(one.back(plan))
         return sorted(others, key=lambda one: one.loss)
-
-    def _plan_quickly(self, other: Other) -> None:
-        """Make a quick plan of another instance, if a quick method can."""
-        method = next((one for one in QUICK if needs(other.instance) - {"random_turns"} <= one.features), None)
-        if method is None:
-            return
-        plan = method.run(other.instance, self.search.apart(**method.parameters)).plan
-        if plan is not None:
-            other.known, other.loss = replace(other.known, plan=plan), self.offer(other.back(plan))
 
     def offer(self, plan: Plan) -> float:
         """Keep a plan of the instance if it is valid and better than the best so far; returns what it loses by the
         objective, infinite if it is not valid.
         """
-        instance = self.progress.instance
-        plan = self.finish(instance.adopted(plan))
-        if not verify(instance, plan).ok:
-            return math.inf
-        self.progress.offer(plan)
-        return objective_of(instance).loss(objective_of(instance).value(plan))
+        objective, valid = objective_of(self.progress.instance), valid_for(self.progress.instance, self.finish(plan))
+        self.progress.offer(valid)
+        return math.inf if valid is None else objective.loss(objective.value(valid))
 
 
 def with_spare_part(workload: Workload, parts: int, copies: int = 1) -> Workload:

@@ -9,8 +9,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-import numpy as np
-
 from provision.formulations.master import solve as master
 from provision.formulations.master.fullest import FullFleet
 from provision.formulations.master.rates.plans import full_plan
@@ -27,14 +25,15 @@ from provision.formulations.search.segments import best_segments
 from provision.formulations.search.type_counts import TypeCounts
 from provision.heuristics.core import greedy, lns
 from provision.heuristics.core.mixing import cuts_of
+from provision.heuristics.core.schedule import RUIN
 from provision.heuristics.core.walk import Walk
-from provision.models.base.clock import TimeIsUpError
+from provision.models.base.clock import Stopwatch, TimeIsUpError
 from provision.models.base.tolerances import MISSING, SOLVER
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import SHARED, Method, needs
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Outcome, Progress, Search, Termination
-from provision.solving.schedule import NETWORKS, SCHEDULE
+from provision.models.problem.search import Outcome, Progress, Search
+from provision.solving.schedule import SCHEDULE
 from provision.solving.steps import Step, where_able
 
 TOO_SMALL = "the fleet has too few GPUs; allow more, or ask for lower rates or fewer replicas"
@@ -134,60 +133,46 @@ def first_answers(instance: Instance, search: Search) -> Outcome:
     The two take turns, each longer than the last. The walk of ruin and recreate goes on where it stopped; a bound that
     was cut off is begun again.
     """
-    progress, bounded = Progress(instance, search), is_relaxed(instance)
     refused = never_served(instance)
     if refused:
         return replace(refused, build_seconds=search.elapsed_s)
-    ended: Termination = "time_limit"
-    seconds, cut = NETWORKS.bound_s, bounded
+    progress, bounded, seconds = Progress(instance, search), is_relaxed(instance), SCHEDULE.bound_s
     progress.offer(lns.first_plan(instance, search))
-    try:
-        walk = lns.begun(instance, replace(search, start=progress.plan), math.inf)
-    except TimeIsUpError:
-        return progress.outcome(ended)
-    progress.offer(walk.plan(lns.NAME))
-    for first_s in (NETWORKS.offer_s, NETWORKS.walk_s - NETWORKS.offer_s):
-        ended = _walked(walk, progress, first_s)
-    while bounded and not progress.proved and search.left_s and seconds <= NETWORKS.longest_s:
+    walk, cut = _walk(progress, RUIN.patience), bounded
+    going = walk(SCHEDULE.walk_s)
+    while bounded and (cut or going) and not progress.proved and search.left_s and seconds <= SCHEDULE.longest_s:
         if cut:
-            before_s = search.elapsed_s
+            watch = Stopwatch()
             bound = further_bound(instance, min(seconds, search.left_s))
             if math.isinf(bound):
                 reason = "the fleet has too few GPUs, even with slices shared; allow more"
                 return Outcome("infeasible", "proved", reason=reason)
             progress.prove(bound or None)
-            cut = search.elapsed_s - before_s >= seconds * NETWORKS.cut
-        ended = _walked(walk, progress, seconds)
-        if ended == "completed" and not cut:
-            break
-        seconds *= NETWORKS.longer
-    return progress.outcome(ended, "no plan found; more time may find one")
+            cut = watch.elapsed_s >= seconds * SCHEDULE.cut
+        going = walk(seconds)
+        seconds *= SCHEDULE.longer
+    return progress.outcome("time_limit" if going else "completed", "no plan found; more time may find one")
 
 
-def _walk(progress: Progress) -> master.Turn:
+def _walk(progress: Progress, patience: float = math.inf) -> master.Turn:
     """Ruin and recreate from the best plan. It begins at its first turn, and anew where another search found a better
-    plan.
+    plan. For ``patience`` see `Walk`.
     """
-    problem, walks = greedy.problem_of(progress.instance), list[Walk]()
+    walks = list[Walk]()
 
     def turn(seconds: float) -> bool:
-        if not walks or objective_of(progress.instance).better(progress.value, walks[0].value):
-            draw, until = np.random.default_rng(progress.search.seed), progress.search.within()
+        instance, search = progress.instance, replace(progress.search, start=progress.plan, bound=progress.bound)
+        if not walks or objective_of(instance).better(progress.value, walks[0].value):
             try:
-                walks[:] = [Walk(problem, progress.plan, progress.bound or 0.0, draw, until)]
+                walks[:] = [lns.begun(instance, search, patience)]
             except TimeIsUpError:
                 return False
-        return _walked(walks[0], progress, seconds, math.inf) == "time_limit"
+        walks[0].bound = progress.bound or 0.0
+        ended = lns.walked(walks[0], replace(search.apart(seconds), bound=progress.bound), math.inf)
+        progress.offer(walks[0].plan(lns.NAME))
+        return ended == "time_limit"
 
     return turn
-
-
-def _walked(walk: Walk, progress: Progress, seconds: float, steps: float = NETWORKS.steps) -> Termination:
-    """Go on with ruin and recreate for some seconds, and offer its plan; return why it ended."""
-    walk.bound = progress.bound or 0.0
-    ended = lns.walked(walk, replace(progress.search.apart(seconds), bound=progress.bound), steps)
-    progress.offer(walk.plan(lns.NAME))
-    return ended
 
 
 METHODS = (

@@ -24,8 +24,9 @@ from provision.models.problem.memory import states_memory
 from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Search
-from provision.solving.schedule import REPAIRS
+from provision.solving.schedule import REPLAYS
 from provision.solving.staged import planned
+from provision.solving.steps import valid_for
 from provision.verification.verify import verify
 
 MOST_SEGMENTS, MOST_OF_ONE = 3_000_000, 30_000
@@ -52,12 +53,13 @@ def within_memory(
         return outcome, ()
     narrow = instance.replace(performance=[
         data.within_share() if isinstance(data, SharedMemoryData) else data for data in instance.performance])
-    again = planned(method, narrow, search.apart().anew(time_limit_s=max(end.left_s, REPAIRS.least_s)))
+    again = planned(method, narrow, search.apart().anew(time_limit_s=max(end.left_s, REPLAYS.least_plan_s)))
     note = f"{why}; planned again with no larger part of the memory than of the SMs per replica"
-    if again.plan is None or not verify(instance, again.plan).ok:
+    plan = valid_for(instance, again.plan)
+    if plan is None:
         return replace(outcome, plan=None, status="unknown", termination="completed",
                        reason=f"no plan within the memory was found: {why}"), (note,)
-    return replaced(instance, outcome, instance.adopted(again.plan)), (note,)
+    return replaced(instance, outcome, plan), (note,)
 
 
 def replaced(instance: Instance, outcome: Outcome, plan: Plan) -> Outcome:

@@ -35,8 +35,9 @@ from provision.models.problem.method import ISOLATED, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Search
 from provision.models.problem.workload import Workload
-from provision.solving.detour import Detour, Other, Run, routed, unchanged, with_spare_part
-from provision.solving.schedule import EVEN, SURVIVING, EvenSchedule, SurvivingSchedule
+from provision.solving.detour import Detour, Other, routed, unchanged, with_spare_part
+from provision.solving.schedule import DETOURS
+from provision.solving.steps import Step
 
 Numbers = tuple[int, ...]
 """A choice: the number of equal replicas of every workload."""
@@ -47,7 +48,7 @@ ALONE = (ISOLATED | {"max_replicas", "tokens"}) - {"max_share_per_gpu"}
 UNEVEN = "no even replicas of the workloads fit the fleet; raise its counts or leave even_replicas out"
 
 
-def even_replicas(instance: Instance, search: Search, run: Run, schedule: EvenSchedule = EVEN) -> Outcome:
+def even_replicas(instance: Instance, search: Search, run: Step) -> Outcome:
     """Find the best plan with even replicas, and a bound.
 
     Parameters
@@ -56,19 +57,17 @@ def even_replicas(instance: Instance, search: Search, run: Run, schedule: EvenSc
         The problem, with ``even_replicas`` in its policy, and the Search.
     run
         Plans an instance without ``even_replicas``.
-    schedule
-        The choices to try.
     """
-    detour = Detour(instance, search, run, schedule, partial(dealt_evenly, instance), slack="no")
+    detour = Detour(instance, search, run, partial(dealt_evenly, instance), slack="no")
     plain, every = instance.with_policy(even_replicas=False), list[Other]()
     uneven = Other(lambda: plain)
 
     def others() -> Iterator[Other]:
         yield uneven
         options = _options(instance, uneven.known.plan)
-        several = cheapest(options, schedule.choices) if len(options) <= schedule.parts else []
+        several = cheapest(options, DETOURS.numbers) if len(options) <= DETOURS.replicas else []
         choices = [Other(partial(split, plain, numbers), partial(merged, instance))
-                   for numbers in several if sum(numbers) <= schedule.parts]
+                   for numbers in several if sum(numbers) <= DETOURS.replicas]
         if len(choices) == math.prod(map(len, options)) and needs(plain) <= ALONE:
             every.extend(choices)
         for one in choices:
@@ -161,7 +160,7 @@ def merged(instance: Instance, plan: Plan) -> Plan:
     return plan.with_replicas(renamed)
 
 
-def surviving(instance: Instance, search: Search, run: Run, schedule: SurvivingSchedule = SURVIVING) -> Outcome:
+def surviving(instance: Instance, search: Search, run: Step) -> Outcome:
     """Find the best surviving plan, and a bound.
 
     Parameters
@@ -170,13 +169,11 @@ def surviving(instance: Instance, search: Search, run: Run, schedule: SurvivingS
         The problem, with ``survive`` in its policy, and the Search.
     run
         Plans an instance without ``survive``.
-    schedule
-        The choices to try.
     """
     finish = partial(dealt_evenly, instance) if instance.policy.even_replicas else unchanged
-    detour = Detour(instance, search, run, schedule, finish, slack="no")
+    detour = Detour(instance, search, run, finish, slack="no")
     choices = [Other(partial(_spread, instance, parts), partial(_without_one_part, parts=parts))
-               for parts in _choices(instance, schedule)]
+               for parts in _choices(instance)]
     doubled = partial(routed, parts=dict.fromkeys(instance.workload, 0.5), copies=2)
     plain = Other(lambda: _without(instance, [_unlimited(one) for one in instance.workloads]), doubled)
     limited = Other(lambda: _without(instance, instance.workloads), doubled)
@@ -204,15 +201,15 @@ def _without(instance: Instance, workloads: Sequence[Workload]) -> Instance:
     return instance.with_policy(survive=None, even_replicas=False).replace(workloads=workloads)
 
 
-def _choices(instance: Instance, schedule: SurvivingSchedule) -> Iterator[dict[str, int]]:
+def _choices(instance: Instance) -> Iterator[dict[str, int]]:
     """Yield choices of the number of GPUs over which each workload is spread: about as many as carry it, plus 1, 2, ...
     """
     segments = best_segments(instance)
     most_rps = (segments.throughput_rps @ partitions_of(instance, segments).slots.T).max(axis=1, initial=0.0)
-    for more in range(1, 1 + schedule.choices):
+    for more in range(1, 1 + DETOURS.spreads):
         yield {
             one.name: max(2, min(math.ceil(instance.planned_rps(one) / rps) + more if rps > 0 else 1 + more,
-                                 one.max_replicas or schedule.most_parts, schedule.most_parts))
+                                 one.max_replicas or DETOURS.most_gpus, DETOURS.most_gpus))
             for one, rps in zip(instance.workloads, most_rps.tolist(), strict=True)
         }
 

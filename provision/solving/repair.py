@@ -20,14 +20,15 @@ from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, carried_rps
 from provision.models.plans.simulation_report import SimulationReport
 from provision.models.problem.instance import Instance
-from provision.models.problem.method import Method, needs
+from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Search
 from provision.models.problem.stages import as_deployed
 from provision.models.problem.workload import Workload
 from provision.solving.replayed import named, refuted, reports_of, tightened, unsure, widened
-from provision.solving.schedule import REPAIRS
+from provision.solving.schedule import REPLAYS
 from provision.solving.staged import planned
+from provision.solving.steps import valid_for, where_able
 from provision.verification.verify import verify
 
 
@@ -41,22 +42,16 @@ def mended(instance: Instance, plan: Plan, search: Search) -> Plan | None:
     search
         Its time limit is that of greedy.
     """
-    report = verify(instance, plan)
-    if report.ok:
-        return instance.adopted(plan)
-    broken = {one.gpu for one in report.violations}
+    broken = {one.gpu for one in verify(instance, plan).violations}
     stay = [gpu for at, gpu in enumerate(plan.gpus) if at not in broken]
     rest = tuple(rest_of(instance, stay))
     fleet = objective_of(instance).fleet_without(instance.plan_of("", stay))
     left = tuple(one for one in fleet if one.count != 0)
     if rest and left:
         others = instance.replace(workloads=rest, workflows=(), fleet=left)
-        if needs(others) - greedy.METHODS[0].features:
-            return None
-        found = greedy.solve(others, search.apart()).plan
+        found = where_able(greedy.METHODS[0])(others, search.apart()).plan
         stay += [] if found is None else found.gpus
-    whole = instance.plan_of(plan.method or "", stay)
-    return whole if verify(instance, whole).ok else None
+    return valid_for(instance, instance.plan_of(plan.method or "", stay))
 
 
 def rest_of(instance: Instance, gpus: Sequence[PlannedGpu]) -> Iterator[Workload]:
@@ -113,11 +108,10 @@ class Repair:
     def beside(self, first: Rehearsed, holds: str) -> Rehearsed | None:
         """The plan with new replicas for late workloads, such that none is late; None if none is found."""
         late = named(self.instance, unsure(first.reports, holds))
-        for kept in REPAIRS.kept:
+        for kept in REPLAYS.kept:
             if self.end.left_s <= 0:
                 break
-            plan = self._offloaded(first.plan, late, kept)
-            found = None if plan is None else self._rehearsed(plan)
+            found = self._rehearsed(self._offloaded(first.plan, late, kept))
             if found is not None and not unsure(found.reports, holds):
                 return found
         return None
@@ -125,16 +119,16 @@ class Repair:
     def _anew(self, first: Rehearsed, best: Rehearsed | None) -> Rehearsed | None:
         """A plan of the instance with shorter SLOs that is cheaper than the best so far; None if none is found."""
         tight, reports, holds = self.instance, first.reports, self.instance.policy.holds
-        for left in range(REPAIRS.times, 0, -1):
+        for left in range(REPLAYS.times, 0, -1):
             late = unsure(reports, holds)
-            tight = tightened(tight, widened(self.instance, late) if left == REPAIRS.times else late)
-            if self.end.left_s < REPAIRS.least_s:
+            tight = tightened(tight, widened(self.instance, late) if left == REPLAYS.times else late)
+            if self.end.left_s < REPLAYS.least_plan_s:
                 return None
             self.tell(f"planning again for {', '.join(late)}")
-            limit_s = max(self.end.left_s * REPAIRS.planning / min(left, REPAIRS.shared), REPAIRS.least_s)
-            start = best.plan if best is not None and verify(tight, best.plan).ok else None
+            limit_s = max(self.end.left_s * REPLAYS.planning / min(left, REPLAYS.shared), REPLAYS.least_plan_s)
+            start = valid_for(tight, None if best is None else best.plan)
             found = planned(self.method, tight, self.search.apart().anew(time_limit_s=limit_s, start=start))
-            again = None if found.plan is None else self._rehearsed(found.plan)
+            again = self._rehearsed(found.plan)
             if again is None or (best is not None and not self._cheaper(again, best)):
                 return None
             if not unsure(again.reports, holds):
@@ -146,13 +140,11 @@ class Repair:
         objective = objective_of(self.instance)
         return objective.better(objective.value(one.plan), objective.value(other.plan))
 
-    def _rehearsed(self, plan: Plan) -> Rehearsed | None:
-        """Replay a plan under the traffic of the instance; None if it is not valid for the instance."""
-        if not verify(self.instance, plan).ok:
-            return None
-        held = self.instance.adopted(plan)
-        reports = reports_of(self.instance, held, self.search.seed, self.end, self.tell)
-        return Rehearsed(held, reports) if reports else None
+    def _rehearsed(self, plan: Plan | None) -> Rehearsed | None:
+        """Replay a plan under the traffic of the instance; None if it is not valid for it, or if there is none."""
+        held = valid_for(self.instance, plan)
+        reports = [] if held is None else reports_of(self.instance, held, self.search.seed, self.end, self.tell)
+        return Rehearsed(held, reports) if held is not None and reports else None
 
     def _offloaded(self, plan: Plan, late: Mapping[str, float], kept: float) -> Plan | None:
         """The plan in which late workloads keep the fraction ``kept`` of their rates, and new replicas carry the rest;
@@ -172,7 +164,7 @@ class Repair:
         if not rest:
             return None
         others = tight.replace(workloads=rest, workflows=(), fleet=objective_of(instance).fleet_without(remaining))
-        limit_s = min(max(self.end.left_s, REPAIRS.least_s), REPAIRS.beside_s)
+        limit_s = min(max(self.end.left_s, REPLAYS.least_plan_s), REPLAYS.beside_s)
         found = self.method.run(others, self.search.apart().anew(time_limit_s=limit_s)).plan
         return found and remaining.model_copy(update={"gpus": (*remaining.gpus, *found.gpus)})
 

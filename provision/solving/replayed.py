@@ -30,7 +30,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.workload import Workload
 from provision.simulation.simulate import simulate
 from provision.simulation.tokens import further_limits
-from provision.solving.schedule import REPAIRS, REPLAYS
+from provision.solving.schedule import REPLAYS
 
 SECONDS = 60.0
 """The longest replay of workloads without tokens, and the minute of ``policy.holds``, in seconds."""
@@ -272,7 +272,7 @@ def tightened(instance: Instance, over_slo: Mapping[str, float]) -> Instance:
     """The instance with the SLO of each late workload divided by its ratio of latency to SLO."""
     over = named(instance, over_slo)
     return instance.replace(workloads=[
-        Workload(**one.with_slo(max(REPAIRS.spare / over[one.name], REPAIRS.least_slo))) if one.name in over else one
+        Workload(**one.with_slo(max(REPLAYS.spare / over[one.name], REPLAYS.least_slo))) if one.name in over else one
         for one in instance.workloads
     ])
 

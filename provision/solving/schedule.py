@@ -30,7 +30,14 @@ class Schedule:
     shared_s
         Plans and bounds without columns, if closed networks share slices.
     walk_s
-        Ruin and recreate from greedy's plan, where many workloads share GPUs under interference.
+        Ruin and recreate from greedy's plan, where many workloads share GPUs under interference, and before the first
+        bound without columns, if closed networks share slices.
+    bound_s, longest_s, longer
+        The seconds of the first bound without columns and of ruin and recreate after it, those of the longest bound,
+        and the factor from one to the next.
+    cut
+        A bound without columns that took less than this fraction of its time was not cut off, so more time cannot raise
+        it.
     walked, vast
         With more pairs of models and SLO than ``walked``, or more different workloads than ``vast``, plans and bounds
         of classes take the place of the master program.
@@ -52,6 +59,10 @@ class Schedule:
     merged_s: float = 0.7
     shared_s: float = 24.0
     walk_s: float = 0.4
+    bound_s: float = 4.0
+    longest_s: float = 32.0
+    longer: float = 2.0
+    cut: float = 0.9
     walked: int = 2000
     vast: int = 20_000
     slack_s: float = 1.0
@@ -63,17 +74,34 @@ class Schedule:
 
 @dataclass(frozen=True)
 class DetourSchedule:
-    """The seconds for which a detour plans other instances (`provision.solving.detour`).
+    """How detours plan other instances (`provision.solving.detour`), and which ones.
 
     Attributes
     ----------
     quick_s
-        The quick plans of all other instances together.
+        The seconds of the quick plans of all other instances together.
     first, turn_s
         How many other instances are planned in the first round, and for how long each. Longer turns prove more of them;
         shorter ones give a plan sooner if the first instances have none.
     more, longer
         The factors on both numbers from one round to the next.
+    numbers, replicas
+        Even replicas (`provision.solving.policies`): the most choices of numbers of replicas, where more prove larger
+        instances and cost a plan each; and the most workloads, and replicas of a choice, for which choices are tried:
+        larger instances take too long for a turn.
+    spreads, most_gpus
+        Survival (`provision.solving.policies`): how many spreads are tried, over 1, 2, ... GPUs more than carry a
+        workload, of which each takes time from the others; and the most GPUs over which a workload is spread. With more
+        of them rates are increased by less, and a GPU may carry less of a workload, which leaves fewer plans.
+    batches
+        Workflows (`provision.solving.staged`): the most batch sizes of a workload. If it has more, only powers of two
+        are tried, which proves less and takes fewer quick plans.
+    domains
+        Places (`provision.solving.placing.placed`): the most domains over which rates are increased; every number takes
+        two instances.
+    deal_s, least_deal_s
+        The most and the fewest seconds of one dealing of GPUs to nodes. With more of them a dealing of many GPUs is
+        found more often, and other instances wait.
     """
 
     quick_s: float = 3.0
@@ -81,103 +109,19 @@ class DetourSchedule:
     turn_s: float = 1.0
     more: int = 2
     longer: float = 2.0
-
-
-@dataclass(frozen=True)
-class EvenSchedule(DetourSchedule):
-    """Limits on the search for even replicas (`provision.solving.policies`).
-
-    Attributes
-    ----------
-    choices
-        The most choices of numbers of replicas. More choices prove larger instances and cost a plan each.
-    parts
-        The most workloads, and the most replicas of a choice. Larger instances take too long for a turn.
-    """
-
-    choices: int = 60
-    parts: int = 2000
-
-
-@dataclass(frozen=True)
-class SurvivingSchedule(DetourSchedule):
-    """Which spread rates are planned (`provision.solving.policies`).
-
-    Attributes
-    ----------
-    choices
-        How many spreads are tried: 1, 2, ... GPUs more than carry a workload. Each takes time from the others.
-    most_parts
-        The most GPUs over which a workload is spread. With more of them rates are increased by less, and a GPU may
-        carry less of a workload, which leaves fewer plans.
-    """
-
-    choices: int = 3
-    most_parts: int = 12
-
-
-@dataclass(frozen=True)
-class BurstsSchedule(DetourSchedule):
-    """Which batch sizes are planned for workloads that others follow (`provision.solving.staged`).
-
-    Attributes
-    ----------
-    sizes
-        The most batch sizes of a workload. If it has more, only powers of two are tried, which proves less and takes
-        fewer quick plans.
-    """
-
-    sizes: int = 12
-
-
-@dataclass(frozen=True)
-class PlacesSchedule(DetourSchedule):
-    """How plans for instances with ``places`` are sought (`provision.solving.placing.placed`).
-
-    Attributes
-    ----------
-    parts
-        The most domains over which rates are increased; every number takes two instances.
-    deal_s, least_s
-        The most and the fewest seconds of one dealing. With more of them a dealing of many GPUs is found more often,
-        and other instances wait.
-    """
-
-    parts: int = 4
+    numbers: int = 60
+    replicas: int = 2000
+    spreads: int = 3
+    most_gpus: int = 12
+    batches: int = 12
+    domains: int = 4
     deal_s: float = 10.0
-    least_s: float = 1e-3
-
-
-@dataclass(frozen=True)
-class NetworksSchedule:
-    """The turns of ruin and recreate and of bounds without columns, if closed networks share slices
-    (`provision.solving.master`).
-
-    Attributes
-    ----------
-    offer_s, walk_s
-        The seconds after which the first plan of ruin and recreate is offered, and after which the first bound begins.
-    bound_s, longest_s, longer
-        The seconds of the first bound and of the walk after it, those of the longest bound, and the factor from one to
-        the next.
-    cut
-        A bound that took less than this fraction of its time was not cut off, so more time cannot raise it.
-    steps
-        The most iterations of ruin and recreate in one turn.
-    """
-
-    offer_s: float = 0.1
-    walk_s: float = 0.4
-    bound_s: float = 4.0
-    longest_s: float = 32.0
-    longer: float = 2.0
-    cut: float = 0.9
-    steps: int = 100_000
+    least_deal_s: float = 1e-3
 
 
 @dataclass(frozen=True)
 class SolveSchedule:
-    """How ``provision.solve`` divides its time limit.
+    """How ``provision.solve`` divides its time limit, and when it leaves a search that does not end.
 
     Attributes
     ----------
@@ -192,6 +136,12 @@ class SolveSchedule:
     least, least_s
         What is left for the search however long reading took: this fraction of the limit, but not more than these
         seconds. It may exceed the limit by as much.
+    grace, least_grace_s, most_grace_s
+        After its limit or a signal, a search in a process of its own may go on for the fraction ``grace`` of its limit,
+        but at least and at most for these seconds. Longer, and fewer answers are lost; shorter, and the limit holds
+        better.
+    look_s
+        The seconds between two looks, while nothing is told, at whether that process should be left.
     """
 
     repaired: float = 0.7
@@ -201,31 +151,16 @@ class SolveSchedule:
     tables: float = 0.5
     least: float = 0.5
     least_s: float = 0.5
-
-
-@dataclass(frozen=True)
-class GraceSchedule:
-    """When a search that does not end is left (`provision.solving.worker`).
-
-    Attributes
-    ----------
-    least_s, part, most_s
-        After its limit or a signal, a search may go on for ``least_s`` seconds or the fraction ``part`` of its limit,
-        whichever is longer, but for at most ``most_s`` seconds. Longer, and fewer answers are lost; shorter, and the
-        limit holds better.
-    look_s
-        The seconds between two looks, while nothing is told, at whether the process should be left.
-    """
-
-    least_s: float = 0.3
-    part: float = 0.05
-    most_s: float = 5.0
+    grace: float = 0.05
+    least_grace_s: float = 0.3
+    most_grace_s: float = 5.0
     look_s: float = 0.05
 
 
 @dataclass(frozen=True)
 class ReplaySchedule:
-    """How long and how often a plan is replayed before it is returned (`provision.solving.replayed`).
+    """How long and how often a plan is replayed before it is returned (`provision.solving.replayed`), and how plans are
+    repaired that replays or memory refute (`provision.solving.repair`, `provision.solving.memory`).
 
     Attributes
     ----------
@@ -248,6 +183,22 @@ class ReplaySchedule:
     cluster
         If there is only one replay, this many requests count as one independent request: late requests come in
         clusters, which last as long as a queue stays full, and a single replay does not show how replays vary.
+    kept
+        The fractions of their rates that late workloads keep on their replicas, tried in this order until none is late.
+        The more is kept, the cheaper are the new replicas, and the likelier is somebody still late.
+    times
+        The most times that the whole instance is planned again.
+    shared
+        Each repair but the last gets the remaining time over this number; the last gets all. Most plans need only one.
+    planning
+        The fraction of a repair's time for planning the whole instance again. The rest is for replaying that plan.
+    least_plan_s, beside_s
+        The least time for planning the whole instance, and the longest for planning new replicas, in seconds.
+    spare
+        Late workloads are planned with the SLO that the replay would have kept, times this factor. With less of it the
+        plan is in time sooner, and dearer.
+    least_slo
+        Late workloads are planned with at least this fraction of their SLO.
     """
 
     least_s: float = 1.0
@@ -259,37 +210,11 @@ class ReplaySchedule:
     each_requests: int = 10_000
     clear: float = 3.0
     cluster: int = 25
-
-
-@dataclass(frozen=True)
-class RepairSchedule:
-    """How plans are repaired that replays or memory refute (`provision.solving.repair`, `provision.solving.memory`).
-
-    Attributes
-    ----------
-    kept
-        The fractions of their rates that late workloads keep on their replicas, tried in this order until none is late.
-        The more is kept, the cheaper are the new replicas, and the likelier is somebody still late.
-    times
-        The most times that the whole instance is planned again.
-    shared
-        Each repair but the last gets the remaining time over this number; the last gets all. Most plans need only one.
-    planning
-        The fraction of a repair's time for planning the whole instance again. The rest is for replaying that plan.
-    least_s, beside_s
-        The least time for planning the whole instance, and the longest for planning new replicas, in seconds.
-    spare
-        Late workloads are planned with the SLO that the replay would have kept, times this factor. With less of it the
-        plan is in time sooner, and dearer.
-    least_slo
-        Late workloads are planned with at least this fraction of their SLO.
-    """
-
     kept: tuple[float, ...] = (0.9, 0.75, 0.5, 0.25, 0.0)
     times: int = 4
     shared: int = 2
     planning: float = 0.7
-    least_s: float = 0.5
+    least_plan_s: float = 0.5
     beside_s: float = 2.0
     spare: float = 0.98
     least_slo: float = 0.5
@@ -314,25 +239,5 @@ class CertificateSchedule:
     lowest: float = 0.01
 
 
-SCHEDULE = Schedule()
-"""The schedule of ``auto``."""
-EVEN = EvenSchedule()
-"""The schedule of even replicas."""
-SURVIVING = SurvivingSchedule()
-"""The schedule of plans that survive."""
-BURSTS = BurstsSchedule()
-"""The schedule of workflows."""
-PLACES = PlacesSchedule()
-"""The schedule of plans on nodes."""
-SOLVE = SolveSchedule()
-"""How ``provision.solve`` divides its time."""
-GRACE = GraceSchedule()
-"""The schedule of leaving a search."""
-REPLAYS = ReplaySchedule()
-"""The schedule of replays."""
-REPAIRS = RepairSchedule()
-"""The schedule of repairs."""
-CERTIFICATE = CertificateSchedule()
-"""What certificates state."""
-NETWORKS = NetworksSchedule()
-"""The schedule of plans and bounds without columns."""
+SCHEDULE, DETOURS, SOLVE = Schedule(), DetourSchedule(), SolveSchedule()
+REPLAYS, CERTIFICATE = ReplaySchedule(), CertificateSchedule()

@@ -17,7 +17,7 @@ from provision.models.problem.objective import objective_of
 from provision.models.problem.policy import MOST_HEADROOM
 from provision.models.problem.search import Outcome, Search
 from provision.solving.schedule import SCHEDULE
-from provision.verification.verify import verify
+from provision.solving.steps import valid_for, where_able
 
 
 def with_slack(instance: Instance, plan: Plan, bound: float | None, step: Callable[[Instance, Search], Outcome],
@@ -38,9 +38,10 @@ def with_slack(instance: Instance, plan: Plan, bound: float | None, step: Callab
 
     def fits(extra: float) -> bool:
         found = _at(instance, extra, step, control.apart().anew(bound=bound))
-        cheap = found is not None and value(found) <= value(plan) and verify(instance, found).ok
-        best.extend([found] if found is not None and cheap else [])
-        return cheap
+        if found is None or value(found) > value(plan):
+            return False
+        best.append(found)
+        return True
 
     _largest(SCHEDULE.slack_widest, len(instance.workloads), control, fits)
     return best[-1]
@@ -64,13 +65,13 @@ def what_fits(instance: Instance, method: Method, control: Search) -> str:
     Empty if it finds none or there are too many workloads, if it cannot plan the instance, or for workflows, whose
     bursts it does not plan for.
     """
-    if needs(instance) - method.features or instance.workflows:
+    if instance.workflows:
         return ""
 
     def fits(part: float) -> bool:
         rates = [one.model_copy(update={"rate_rps": one.rate_rps * part}) for one in instance.workloads]
-        found = method.run(few := instance.replace(workloads=rates), control.apart()).plan
-        return found is not None and verify(few, found).ok
+        few = instance.replace(workloads=rates)
+        return valid_for(few, where_able(method)(few, control.apart()).plan) is not None
 
     low = _largest(1.0, len(instance.workloads), control, fits)
     return f"; all rates at {math.floor(1000 * low) / 10:g} % of what is asked would fit" if low else ""
@@ -84,7 +85,8 @@ def _at(instance: Instance, extra: float, step: Callable[[Instance, Search], Out
     if headroom > MOST_HEADROOM:
         return None
     found = step(instance.with_policy(headroom=headroom), control)
-    return found.plan and instance.adopted(found.plan.with_rates(dict.fromkeys(instance.workload, 1 / (1 + extra))))
+    plan = found.plan and found.plan.with_rates(dict.fromkeys(instance.workload, 1 / (1 + extra)))
+    return valid_for(instance, plan)
 
 
 def wants_slack(instance: Instance, search: Search) -> bool:

@@ -23,7 +23,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.interrupts import SIGNALS, stoppable
 from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.memory import states_memory
-from provision.models.problem.method import FEATURES, Method, needs
+from provision.models.problem.method import FEATURES, Method
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Search, Status, Termination
 from provision.models.problem.stages import refuse_unequal_rates
@@ -35,6 +35,7 @@ from provision.solving.repair import Rehearsed, Repair, notes
 from provision.solving.replayed import refuted, replay_of, reports_of, too_many, unsure
 from provision.solving.schedule import SOLVE
 from provision.solving.staged import planned
+from provision.solving.steps import valid_for, where_able
 from provision.solving.worker import Told, Voice, can_fork, told_by
 from provision.verification.verify import verify
 
@@ -202,7 +203,7 @@ class Task:
         instance, chosen = self.instance, self.method
         check_size(instance)
         repairs = self.replay and chosen.name == "auto" and instance.random_arrivals
-        begun = _holding(instance, self.start or _beginning(instance, chosen, self.time_limit_s, self.seed))
+        begun = valid_for(instance, self.start or _beginning(instance, chosen, self.time_limit_s, self.seed))
         left_s = self.left_s
         tokens = any(one.tokens for one in instance.workloads)
         first_s = left_s * (SOLVE.repaired if repairs or states_memory(instance) else
@@ -252,7 +253,7 @@ class Task:
             return told.result
         if told.outcome is not None:
             return self.answer(told.outcome, (f"{told.ended} while the plan was replayed",))
-        plan = _holding(self.instance, told.plan or self.start)
+        plan = valid_for(self.instance, told.plan or self.start)
         termination: Termination = "died" if told.died else "stopped" if stop.asked else "time_limit"
         left = Outcome("unknown" if plan is None else "feasible", termination, plan, told.bound, told.ended)
         return self.answer(left, (told.ended,))
@@ -365,16 +366,8 @@ def _beginning(instance: Instance, chosen: Method, limit_s: float, seed: int) ->
     """The plan that a method wants to begin with; None if there is none."""
     if chosen.begins_with is None:
         return None
-    first = _chosen(chosen.begins_with(instance))
-    if needs(instance) - first.features:
-        return None
-    seconds = min(limit_s * SOLVE.beginning, SOLVE.beginning_s)
-    return first.run(instance, Search(seconds, seed, dict(first.parameters))).plan
-
-
-def _holding(instance: Instance, plan: Plan | None) -> Plan | None:
-    """A plan of another instance as a plan of this one; None if it is not valid for this instance."""
-    return instance.adopted(plan) if plan is not None and verify(instance, plan).ok else None
+    first, seconds = find_method(chosen.begins_with(instance)), min(limit_s * SOLVE.beginning, SOLVE.beginning_s)
+    return where_able(first)(instance, Search(seconds, seed, dict(first.parameters))).plan
 
 
 @cache

@@ -21,8 +21,9 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.method import SHARED, Method, needs
 from provision.models.problem.search import Outcome, Search
 from provision.models.problem.stages import feeding, in_stages
-from provision.solving.detour import Detour, Other, Run
-from provision.solving.schedule import BURSTS, BurstsSchedule
+from provision.solving.detour import Detour, Other
+from provision.solving.schedule import DETOURS
+from provision.solving.steps import Step
 
 
 def planned(method: Method, instance: Instance, search: Search) -> Outcome:
@@ -30,7 +31,7 @@ def planned(method: Method, instance: Instance, search: Search) -> Outcome:
     return in_bursts(instance, search, method.run) if feeding(instance) else method.run(instance, search)
 
 
-def in_bursts(instance: Instance, search: Search, run: Run, schedule: BurstsSchedule = BURSTS) -> Outcome:
+def in_bursts(instance: Instance, search: Search, run: Step) -> Outcome:
     """Find the best plan for an instance with workflows, and a bound.
 
     Parameters
@@ -39,12 +40,10 @@ def in_bursts(instance: Instance, search: Search, run: Run, schedule: BurstsSche
         The problem, in which the batches of some workloads are bursts for others, and the Search.
     run
         Plans an instance whose bursts are known.
-    schedule
-        The batch sizes to try.
     """
-    detour, plain, names = Detour(instance, search, run, schedule), Other(lambda: instance), feeding(instance)
+    detour, plain, names = Detour(instance, search, run), Other(lambda: instance), feeding(instance)
     known = {name: _batch_sizes(instance, name) for name in names}
-    tried = {name: _few(sizes, schedule.sizes) for name, sizes in known.items()}
+    tried = {name: _few(sizes, DETOURS.batches) for name, sizes in known.items()}
     choices = [Other(partial(in_stages, instance, sizes, limited=True)) for sizes in _choices(tried)]
     whole = len(names) == 1 and tried == known and not needs(instance) & SHARED
     return detour.outcome(

@@ -19,7 +19,7 @@ from provision.models.base.clock import Stopwatch
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Outcome, Progress, Search
-from provision.verification.verify import verify
+from provision.solving.steps import valid_for
 
 NAME = "large"
 
@@ -94,5 +94,4 @@ def planned(instance: Instance, free: Sequence[int], size: Size, search: Search,
         if found.plan is None:
             return None
         gpus += found.plan.gpus
-    made = instance.plan_of(NAME, gpus)
-    return made if verify(instance, made).ok else None
+    return valid_for(instance, instance.plan_of(NAME, gpus))

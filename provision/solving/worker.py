@@ -27,7 +27,7 @@ from provision.models.plans.plan import Plan
 from provision.models.plans.result import Result
 from provision.models.problem.interrupts import SIGNALS
 from provision.models.problem.search import Incumbent, Outcome
-from provision.solving.schedule import GRACE
+from provision.solving.schedule import SOLVE
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,12 @@ def told_by(work: Callable[[Voice], Result], limit_s: float, voice: Voice) -> To
     process.start()
     theirs.close()
     _own_group(process.pid or 0)
-    grace_s, end_s, stopped_s = min(max(GRACE.least_s, limit_s * GRACE.part), GRACE.most_s), now_s() + limit_s, None
+    grace_s = min(max(SOLVE.least_grace_s, limit_s * SOLVE.grace), SOLVE.most_grace_s)
+    end_s, stopped_s = now_s() + limit_s, None
     try:
         while told.result is None:
             try:
-                message = pipe.recv() if pipe.poll(GRACE.look_s) else None
+                message = pipe.recv() if pipe.poll(SOLVE.look_s) else None
             except (EOFError, OSError):
                 process.join(grace_s)
                 told.died = True

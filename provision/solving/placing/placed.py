@@ -19,12 +19,13 @@ from provision.models.plans.plan import Plan, PlannedGpu
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Search
-from provision.solving.detour import Detour, Other, Run, routed, with_spare_part
+from provision.solving.detour import Detour, Other, routed, with_spare_part
 from provision.solving.placing.deal import deal
-from provision.solving.schedule import PLACES, PlacesSchedule
+from provision.solving.schedule import DETOURS
+from provision.solving.steps import Step
 
 
-def placed(instance: Instance, search: Search, run: Run, schedule: PlacesSchedule = PLACES) -> Outcome:
+def placed(instance: Instance, search: Search, run: Step) -> Outcome:
     """Find the best plan whose GPUs are dealt to nodes by all rules, and a bound.
 
     Parameters
@@ -33,23 +34,21 @@ def placed(instance: Instance, search: Search, run: Run, schedule: PlacesSchedul
         The problem, with ``places``, and the Search.
     run
         Plans an instance without ``places``.
-    schedule
-        The other instances, and the seconds of one dealing.
     """
     places, reasons = known(instance.places), list[str]()
 
     def dealt(plan: Plan) -> Plan:
         """The plan dealt to nodes; undealt if that is impossible."""
-        found, reason = deal(instance, plan, max(min(schedule.deal_s, search.left_s), schedule.least_s))
+        found, reason = deal(instance, plan, max(min(DETOURS.deal_s, search.left_s), DETOURS.least_deal_s))
         if found is None:
             reasons.append(reason)
         return found or plan
 
-    detour, plain = Detour(instance, search, run, schedule, dealt), Other(lambda: _capped(instance, places))
+    detour, plain = Detour(instance, search, run, dealt), Other(lambda: _capped(instance, places))
 
     def others() -> Iterator[Other]:
         yield plain
-        yield from (several := list(_others(plain.instance, places, schedule)))
+        yield from (several := list(_others(plain.instance, places)))
         if detour.progress.plan is None:
             for plan in _in_groups([plain, *several], places, detour):
                 detour.offer(plan)
@@ -59,14 +58,14 @@ def placed(instance: Instance, search: Search, run: Run, schedule: PlacesSchedul
     return detour.outcome(plain, others(), lambda: reasons[0] if reasons else "", raised=lambda bound: bound * more)
 
 
-def _others(plain: Instance, places: Places, schedule: PlacesSchedule) -> Iterator[Other]:
+def _others(plain: Instance, places: Places) -> Iterator[Other]:
     """Yield instances whose plans are spread over domains, and survive losses of domains."""
     parts = {one.workload: 1 / one.at_least for one in sorted(places.spread, key=lambda one: one.at_least)}
     spread = _limited(plain, parts) if parts else plain
     if parts:
         yield Other(lambda: spread)
     domains = min([len(places.domains(kind)) for kind in places.losses], default=1)
-    for k in range(min(domains, schedule.parts), 1, -1):
+    for k in range(min(domains, DETOURS.domains), 1, -1):
         for copies in (k, 1):
             workloads = [with_spare_part(one, k, copies) for one in spread.workloads]
             yield Other(partial(spread.replace, workloads=workloads),
@@ -121,7 +120,7 @@ def _in_groups(several: Sequence[Other], places: Places, detour: Detour) -> Iter
         left, gpus = other.instance, list[PlannedGpu]()
         for names in groups:
             few = left.replace(workloads=[one for one in left.workloads if one.name in names], workflows=())
-            seconds = min(detour.schedule.turn_s, search.left_s / len(groups))
+            seconds = min(DETOURS.turn_s, search.left_s / len(groups))
             found = detour.run(few, search.apart(seconds, slack="no")).plan
             if found is None:
                 break

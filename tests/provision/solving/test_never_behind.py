@@ -8,9 +8,8 @@ import pytest
 import provision
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Outcome, Search
-from provision.solving import staged
-from provision.solving.schedule import BurstsSchedule
-from provision.solving.steps import narrower, of_others
+from provision.solving import detour, staged
+from provision.solving.schedule import DetourSchedule
 
 auto = import_module("provision.solving.auto")
 AUDIT = Path(__file__).resolve().parents[4] / "shared/data/audit"
@@ -40,14 +39,15 @@ def test_audit_plans_that_were_dearer_than_with_fewer_choices(name, cost):
     assert found.replay is None or not found.replay.late
 
 
-def test_a_later_stage_gets_a_plan_however_little_time_quick_plans_have():
+def test_a_later_stage_gets_a_plan_however_little_time_quick_plans_have(monkeypatch):
     """The smallest batches of the first stage have no quick plan; the next ones are tried all the same."""
     pair = [{"name": "a", "model": "resnet50", "slo_ms": 40, "rate_rps": 290},
             {"name": "b", "model": "ssd", "slo_ms": 80, "rate_rps": 290}]
     instance = Instance.model_validate(PAIR | {
         "performance": ["igniter-v100"], "policy": {}, "workloads": pair,
         "workflows": [{"name": "flow", "stages": [["a"], ["b"]]}]})
-    found = staged.in_bursts(instance, Search(20.0), nothing, BurstsSchedule(quick_s=0.0))
+    monkeypatch.setattr(detour, "DETOURS", DetourSchedule(quick_s=0.0))
+    found = staged.in_bursts(instance, Search(20.0), nothing)
     assert found.plan is not None and provision.verify(instance, found.plan).ok
 
 
@@ -70,6 +70,6 @@ def test_greedy_plans_of_parts_of_the_fleet_count_under_random_arrivals():
         "performance": [data for _, _, data in types],
         "workloads": [{"name": f"w{at}", "model": model, "slo_ms": slo_ms, "rate_rps": rate_rps}
                       for at, (model, slo_ms, rate_rps) in enumerate(loads)]})
-    plan = of_others(auto.greedy.METHODS[0], narrower)(instance, Search(60.0)).plan
+    plan = auto.of_others(auto.greedy.METHODS[0], auto.narrower)(instance, Search(60.0)).plan
     part = auto.greedy.solve(instance.replace(fleet=instance.fleet[::2]), Search(60.0)).plan
     assert len(part.gpus) == len(plan.gpus) == 5

@@ -9,7 +9,7 @@ import provision
 from provision.models.problem.policy import Survive
 from provision.models.problem.search import Outcome, Search
 from provision.solving.policies import surviving
-from provision.solving.schedule import SURVIVING
+from provision.solving.schedule import DETOURS
 from provision.sweeps.parameters import changed
 from provision.verification.capacity import capacity_rps
 
@@ -53,7 +53,7 @@ def test_every_choice_has_a_quick_plan_before_one_is_searched():
     found = surviving(asked, Search(60.0), nothing)
     assert provision.verify(asked, found.plan).ok
     choices = [one for one in begun if one.start is not None]
-    assert len(choices) == SURVIVING.choices and all(one.parameters["greedy"] == "no" for one in choices)
+    assert len(choices) == DETOURS.spreads and all(one.parameters["greedy"] == "no" for one in choices)
     steps = [step for step, _ in auto._steps(asked.with_policy(survive=None), choices[0])]
     every = [step for step, _ in auto._steps(asked.with_policy(survive=None), Search())]
     assert len(steps) == len(every) - 1  # without greedy's plan
