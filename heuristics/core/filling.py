@@ -2,19 +2,65 @@
 replica is worth what it lowers the price of the rates that are left.
 
 At a setting, replicas are added one by one, the one that fits and is worth most next; or they come from a list of
-patterns.
+patterns. A Slot keeps account of the replicas on the slice, and of what fits beside them.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
 from provision.formulations.pricing.mps.kernels import settle
 from provision.formulations.pricing.mps.tables import PointTables
 from provision.heuristics.core.joined import points_of
-from provision.heuristics.core.slots import Slot, add, carry, empty, new_slot, next_way, rows_in, saved
-from provision.heuristics.core.state import State, account
+from provision.heuristics.core.state import State, account, price_of
 from provision.heuristics.core.tables import NONE, SliceTables
-from provision.models.base.arrays import Floats
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled, inner
+from provision.models.base.tolerances import DUST
+
+ALL = 1 - 1e-9
+"""The part of the rest of a rate that a workload's last replica must carry; the remainder is rounding."""
+
+
+class Slot(NamedTuple):
+    """A slice that is being filled.
+
+    Attributes
+    ----------
+    left, room, replicas
+        (rows,), the part of each rate that nothing carries, the part that the GPU may still carry, and the number of
+        replicas.
+    most, least, bonus
+        (rows,), the most and the least part that a further replica may carry, and what it is worth even without any.
+    counts
+        (ways of the setting,), how often the slice has each way.
+    spare
+        (3,), the utilisation, the processes and the memory that are left.
+    roles, units
+        (places,), the roles of the replicas; and their units of SMs if the setting has tables of operating points.
+    tried, points
+        (places,), the units and operating points that are tried.
+    failing
+        (roles,), at the easiest role of a class: the easiest role of the class that is known to fail.
+    ways, parts
+        (places,), as in State.
+    """
+
+    left: Floats
+    room: Floats
+    replicas: Ints
+    most: Floats
+    least: Floats
+    bonus: Floats
+    counts: Ints
+    spare: Floats
+    roles: Ints
+    units: Ints
+    tried: Ints
+    points: Ints
+    failing: Ints
+    ways: Ints
+    parts: Floats
 
 
 @compiled
@@ -49,63 +95,40 @@ def fill(tables: SliceTables, state: State, gpu: int, number: int, factor: Float
     """Fill a Slot at a setting; return the worth of its replicas, 0 if fewer workloads share it than the setting
     requires.
 
-    The ways that are worth most come first; if ``dense`` is set, the ways with the most worth per part of the slice.
+    The ways that are worth most come first; if ``dense`` is set, the ways with the most worth per part of the slice. If
+    replicas slow each other, one is added only if all find operating points together.
     """
     setting, total, held = tables.settings[number], 0.0, np.int64(0)
     if setting.first_pattern < setting.end_pattern:
         return 0.0 if dense else fill_listed(tables, state, gpu, number, factor, slot)
     empty(tables, state, gpu, number, slot)
-    if setting.points != NONE:
-        return fill_beside(tables, number, factor, dense, slot)
     while held < len(slot.ways):
-        way = next_way(tables, number, factor, dense, slot)
+        way = next_way(tables, number, factor, dense, slot, NONE)
         if way == NONE:
             break
-        total += add(tables, number, factor, slot, held, way)
-        held += 1
+        if setting.points == NONE or holds(tables, number, slot, held, tables.ways[way].role):
+            total += add(tables, number, factor, slot, held, way)
+            held += 1
     return total if rows_in(tables, slot, held) >= setting.workloads else 0.0
 
 
 @inner
-def fill_beside(tables: SliceTables, number: int, factor: Floats, dense: bool, slot: Slot) -> float:
-    """Fill an empty Slot at a setting whose replicas slow each other; return the worth of its replicas.
+def holds(tables: SliceTables, number: int, slot: Slot, held: int, role: int) -> bool:
+    """Whether a role finds an operating point beside the ``held`` replicas of a slot, at a setting whose replicas slow
+    each other.
 
-    A replica is added only if all replicas find operating points together. At the end replicas carry more while they
-    can.
+    If so, the slot keeps the units of all replicas. If not, no harder role of its class does either; bisection finds
+    the easiest role of the class that fails, and the slot notes it.
     """
-    points, total, held = points_of(tables.joined, tables.settings[number].points), 0.0, np.int64(0)
-    while held < len(slot.ways):
-        way = next_way(tables, number, factor, dense, slot)
-        if way == NONE:
-            break
-        if holds_beside(tables, points, slot, held, tables.ways[way].role):
-            total += add(tables, number, factor, slot, held, way)
-            held += 1
-    growing = True
-    while growing:
-        growing = False
-        for place in range(held):
-            gain = grow(tables, points, factor, slot, held, place)
-            total, growing = total + gain, growing or gain > 0
-    return total
-
-
-@inner
-def holds_beside(tables: SliceTables, points: PointTables, slot: Slot, held: int, role: int) -> bool:
-    """Whether a role finds an operating point beside the ``held`` replicas of a slot.
-
-    If so, the slot keeps the units of all replicas. If not, no harder role of its chain does either; bisection finds
-    the easiest role that fails, and the slot notes it.
-    """
-    slot.roles[held] = role
-    if settles(points, slot, held + 1, held):
-        keep_units(slot, held + 1)
+    points = points_of(tables.joined, tables.settings[number].points)
+    if settles(points, slot, held, role):
+        for at in range(held + 1):
+            slot.units[at] = slot.tried[at]
         return True
     easiest = tables.easiest[role]
-    slot.failing[easiest], holding, middle = tables.rank[role], easiest + 1, easiest
+    slot.failing[easiest], holding, middle = role, easiest + 1, easiest
     while slot.failing[easiest] + 1 < holding:
-        slot.roles[held] = tables.order[middle]
-        if settles(points, slot, held + 1, held):
+        if settles(points, slot, held, middle):
             holding = middle
         else:
             slot.failing[easiest] = middle
@@ -114,48 +137,19 @@ def holds_beside(tables: SliceTables, points: PointTables, slot: Slot, held: int
 
 
 @inner
-def settles(points: PointTables, slot: Slot, size: int, new: int) -> bool:
-    """Whether operating points are found for the roles of the first ``size`` replicas; their units are then in
-    ``tried``.
+def settles(points: PointTables, slot: Slot, held: int, role: int) -> bool:
+    """Whether operating points are found for the ``held`` replicas and one of a role; their units are in ``tried``.
 
-    The replica at place ``new`` begins without units. The others begin with their earlier units, since beside further
-    replicas they need no fewer.
+    The new replica begins without units. The others begin with their earlier units, since beside further replicas they
+    need no fewer.
     """
-    used, first = 0, points.first[slot.roles[new], 0]
-    for at in range(size):
-        slot.tried[at] = 0 if at == new else slot.units[at]
+    slot.roles[held], slot.tried[held], used, first = role, 0, 0, points.first[role, 0]
+    for at in range(held):
+        slot.tried[at] = slot.units[at]
         used += slot.tried[at]
-    if first == points.first[slot.roles[new], points.limit + 1] or used + points.units[first] > points.limit:
+    if first == points.first[role, points.limit + 1] or used + points.units[first] > points.limit:
         return False
-    return settle(points, slot.roles, size, slot.tried, slot.points) != NONE
-
-
-@inner
-def keep_units(slot: Slot, size: int) -> None:
-    """Keep the units that were tried as those of the first ``size`` replicas of a slot."""
-    for at in range(size):
-        slot.units[at] = slot.tried[at]
-
-
-@inner
-def grow(tables: SliceTables, points: PointTables, factor: Floats, slot: Slot, held: int, place: int) -> float:
-    """Let the replica at a place carry more if all ``held`` replicas find operating points; return the worth of the
-    increase.
-    """
-    at, w, before = tables.ways[slot.ways[place]].harder, tables.ways[slot.ways[place]].row, slot.roles[place]
-    if at == NONE or slot.most[w] <= 0:
-        return 0.0
-    slot.roles[place] = tables.ways[at].role
-    if not settles(points, slot, held, place):
-        slot.roles[place] = before
-        return 0.0
-    more = min(tables.ways[at].most - slot.parts[place], slot.most[w])
-    gain = factor[w] * saved(tables, slot, w, more)
-    keep_units(slot, held)
-    slot.ways[place] = at
-    slot.parts[place] += more
-    carry(tables, slot, w, more)
-    return gain
+    return settle(points, slot.roles, held + 1, slot.tried, slot.points) != NONE
 
 
 @inner
@@ -177,7 +171,7 @@ def fill_pattern(tables: SliceTables, state: State, gpu: int, number: int, facto
     empty(tables, state, gpu, number, slot)
     total, held = 0.0, np.int64(0)
     for role in tables.patterns[pattern]:
-        way = best_of_role(tables, number, factor, slot, role)
+        way = next_way(tables, number, factor, False, slot, role) if role != NONE else role
         if way != NONE:
             total += add(tables, number, factor, slot, held, way)
             held += 1
@@ -185,15 +179,127 @@ def fill_pattern(tables: SliceTables, state: State, gpu: int, number: int, facto
 
 
 @inner
-def best_of_role(tables: SliceTables, number: int, factor: Floats, slot: Slot, role: int) -> int:
-    """The index of the way with a role that is worth most for the rates that are left; NONE if no way is worth
-    anything.
+def new_slot(tables: SliceTables, state: State, gpu: int) -> Slot:
+    """An empty Slot with room for the largest setting of any slice of a GPU. ``empty`` prepares it for a setting."""
+    rows, places, ways = len(state.left), state.ways.shape[2], np.int64(0)
+    for setting in tables.settings:
+        ways = max(ways, setting.end - setting.first)
+    slot = Slot(np.empty(rows), np.empty(rows), np.empty(rows, np.int64), np.empty(rows), np.empty(rows),
+                np.empty(rows), np.empty(ways, np.int64), np.empty(3), np.empty(places, np.int64),
+                np.empty(places, np.int64), np.empty(places, np.int64), np.empty(places, np.int64),
+                np.empty(len(tables.easiest), np.int64), np.empty(places, np.int64), np.empty(places))
+    for w in range(rows):
+        renew(tables, state, gpu, slot, w)
+    for place in range(places):
+        slot.ways[place] = NONE
+    return slot
+
+
+@inner
+def empty(tables: SliceTables, state: State, gpu: int, number: int, slot: Slot) -> None:
+    """Remove all replicas from a Slot of a GPU, and prepare it for a setting."""
+    setting = tables.settings[number]
+    for place in range(len(slot.ways)):
+        if slot.ways[place] == NONE:
+            break
+        renew(tables, state, gpu, slot, tables.ways[slot.ways[place]].row)
+        slot.ways[place] = NONE
+    slot.spare[0], slot.spare[1], slot.spare[2] = setting.use, setting.processes, setting.memory_gib
+    for at in range(setting.end - setting.first):
+        slot.counts[at] = 0
+    slot.failing[:] = NONE
+
+
+@inner
+def renew(tables: SliceTables, state: State, gpu: int, slot: Slot, w: int) -> None:
+    """Set the rates of a row in a Slot to what the GPU may still carry beside its other slices."""
+    slot.left[w], slot.room[w] = state.left[w], tables.rows[w].cap - state.on_gpu[gpu, w]
+    slot.replicas[w] = state.replicas[w]
+    allow(tables, w, slot)
+
+
+@inner
+def allow(tables: SliceTables, w: int, slot: Slot) -> None:
+    """Set what a further replica of a row may carry on the slice, what it must carry, and its worth apart from that.
+
+    It may carry the rest of the rate for which there is room. A row's last replica must carry the whole rest; if no
+    further replica is allowed, the least is infinite. A replica that the row must have and lacks has a worth by itself.
     """
-    found, best, setting = NONE, 0.0, tables.settings[number]
-    for at in range(setting.first, setting.end):
-        way = tables.ways[at]
-        part = min(way.most, slot.most[way.row])
-        gain = factor[way.row] * saved(tables, slot, way.row, part) + slot.bonus[way.row]
-        if way.role == role and part >= slot.least[way.row] and gain > best:
-            found, best = at, gain
+    row, replicas, left = tables.rows[w], slot.replicas[w], slot.left[w]
+    slot.most[w] = min(left, slot.room[w])
+    slot.least[w] = 0.0 if replicas < row.most - 1 else left * ALL if replicas < row.most else np.inf
+    slot.bonus[w] = tables.schedule.replica if replicas < row.least else 0.0
+
+
+@inner
+def next_way(tables: SliceTables, number: int, factor: Floats, dense: bool, slot: Slot, role: int) -> int:
+    """The index of the way to add to a slice next: of the most worth, or if ``dense`` per part of the slice; of equal
+    ones the one that takes the least part. NONE if none fits; only ways of ``role`` count, unless that is NONE.
+    """
+    best, least, found, setting = 0.0, 0.0, NONE, tables.settings[number]
+    for w in range(len(tables.rows)):
+        open_to = slot.most[w] > 0 or slot.bonus[w] > 0
+        for at in range(tables.of_row[number, w], tables.of_row[number, w + 1] if open_to else 0):
+            way, many = tables.ways[at], slot.counts[at - setting.first]
+            if way.processes > slot.spare[1] or way.memory_gib > slot.spare[2] or many >= way.limit:
+                continue
+            if setting.points != NONE and way.role <= slot.failing[tables.easiest[way.role]]:
+                continue
+            if role != NONE and way.role != role:
+                continue
+            part, gain = worth(tables, number, factor, slot, at)
+            if part < 0 or ((many == 0 or way.apart) and (part < way.least or part < slot.least[w])):
+                continue
+            taken = way.busy * (part if setting.points == NONE else way.most)
+            taken += way.processes * tables.schedule.process + DUST
+            key = gain / taken if dense else gain
+            if key > best or (key == best > 0 and taken < least):
+                best, least, found = key, taken, at
     return found
+
+
+@inner
+def worth(tables: SliceTables, number: int, factor: Floats, slot: Slot, at: int) -> tuple[float, float]:
+    """The part of its row's rate that a further replica of a way could carry, and what that is worth."""
+    way, many = tables.ways[at], slot.counts[at - tables.settings[number].first]
+    part = min(way.most, slot.most[way.row])
+    if way.busy > 0:
+        part = min(part, slot.spare[0] / way.busy)
+    bonus = slot.bonus[way.row] if many == 0 or way.apart else 0.0
+    return part, factor[way.row] * saved(tables, slot, way.row, part) + bonus
+
+
+@inner
+def saved(tables: SliceTables, slot: Slot, w: int, part: float) -> float:
+    """By how much the price of what is left of a row's rate falls if a further replica carries a part of it."""
+    return price_of(tables, w, slot.left[w]) - price_of(tables, w, slot.left[w] - part)
+
+
+@inner
+def add(tables: SliceTables, number: int, factor: Floats, slot: Slot, held: int, at: int) -> float:
+    """Add a way to the slot, after ``held`` others; return its worth."""
+    way, count = tables.ways[at], at - tables.settings[number].first
+    w = way.row
+    part, gain = worth(tables, number, factor, slot, at)
+    slot.ways[held], slot.parts[held] = at, part
+    slot.replicas[w] += slot.counts[count] == 0 or way.apart
+    slot.counts[count] += 1
+    slot.spare[0] -= way.busy * part
+    slot.spare[1] -= way.processes
+    slot.spare[2] -= way.memory_gib
+    slot.left[w] = max(slot.left[w] - part, 0.0)
+    slot.room[w] -= part
+    allow(tables, w, slot)
+    return gain
+
+
+@inner
+def rows_in(tables: SliceTables, slot: Slot, held: int) -> int:
+    """The number of different rows that the first ``held`` replicas serve."""
+    many = 0
+    for at in range(held):
+        new = True
+        for earlier in range(at):
+            new &= tables.ways[slot.ways[earlier]].row != tables.ways[slot.ways[at]].row
+        many += new
+    return many

@@ -18,14 +18,13 @@ import numpy as np
 
 from provision.formulations.search.assemble import Layout, assemble
 from provision.formulations.search.feasibility import late, proved_infeasible
-from provision.formulations.search.fleet import Partitions, partitions_of
+from provision.formulations.search.fleet import partitions_of
 from provision.formulations.search.problem import Group, Problem
 from provision.formulations.search.regrouping import in_parts
 from provision.formulations.search.segments import Segments, best_segments
 from provision.heuristics.core.mixing import mixed
-from provision.heuristics.core.schedule import GREEDY as SCHEDULE
+from provision.heuristics.core.schedule import SCHEDULE
 from provision.heuristics.core.walk import Walk, assembled
-from provision.models.base.arrays import Ints
 from provision.models.base.clock import Deadline, TimeIsUpError
 from provision.models.base.collection import uncollected
 from provision.models.plans.plan import Plan
@@ -142,7 +141,8 @@ def _in_portions(problem: Problem, search: Search) -> Plan | None:
 
 
 def filled(instance: Instance, segments: Segments, layouts: Sequence[Layout]) -> list[Layout]:
-    """Extend layouts that carry all rates to all GPUs of the fleet.
+    """Extend layouts that carry all rates to all GPUs of the fleet: free slots are filled with segments of the best
+    workload of their slice type.
 
     Parameters
     ----------
@@ -154,22 +154,14 @@ def filled(instance: Instance, segments: Segments, layouts: Sequence[Layout]) ->
     used = np.bincount([layout.entry for layout in layouts], minlength=len(instance.fleet))
     empty = [Layout(at, ()) for at, entry in enumerate(instance.fleet) for _ in range((entry.count or 0) - used[at])]
     partitions, best = partitions_of(instance, segments), segments.throughput_rps.argmax(axis=0)
-    return [_full(segments, partitions, best, layout) for layout in (*layouts, *empty)]
-
-
-def _full(segments: Segments, partitions: Partitions, best: Ints, layout: Layout) -> Layout:
-    """A layout whose free slots are filled with segments of the best workload of their slice type."""
-    held = np.bincount([slice_type for slice_type, _ in layout.segments], minlength=len(segments.slice_types)).astype(
-        int
-    )
-    most = segments.throughput_rps[best, np.arange(len(best))]
-    free = (partitions.slots - held)[(partitions.entry == layout.entry) & (partitions.slots >= held).all(axis=1)]
-    if not len(free):
-        return layout
-    slice_types = np.repeat(np.arange(len(most)), np.where(most > 0, free[(free @ most).argmax()], 0))
-    return Layout(
-        layout.entry, (*layout.segments, *((int(slice_type), int(best[slice_type])) for slice_type in slice_types))
-    )
+    most_rps, found = segments.throughput_rps.max(axis=0), list[Layout]()
+    for entry, held in (*layouts, *empty):
+        slots = partitions.slots - np.bincount([slice_type for slice_type, _ in held], minlength=len(best)).astype(int)
+        free = slots[(partitions.entry == entry) & (slots >= 0).all(axis=1)]
+        added = np.where(most_rps > 0, free[(free @ most_rps).argmax()], 0) if len(free) else np.zeros(len(best), int)
+        further = np.repeat(np.arange(len(best)), added).tolist()
+        found.append(Layout(entry, (*held, *((slice_type, int(best[slice_type])) for slice_type in further))))
+    return found
 
 
 def problem_of(instance: Instance) -> Problem:

@@ -3,6 +3,7 @@
 The search begins with ``search.start``, or else with the greedy plan.
 """
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.core import greedy
 from provision.heuristics.core.greedy import problem_of
-from provision.heuristics.core.schedule import RUIN as SCHEDULE
+from provision.heuristics.core.schedule import SCHEDULE
 from provision.heuristics.core.walk import Walk
 from provision.models.base.clock import Stopwatch, TimeIsUpError
 from provision.models.plans.plan import Plan
@@ -26,12 +27,13 @@ NAME = "lns"
 def solve(instance: Instance, search: Search) -> Outcome:
     """Search until the time or ``iterations`` are over, or a bound is met.
 
-    A search without ``iterations`` also ends after many steps without progress (``RuinSchedule.patience``).
+    A search without ``iterations`` also ends after many steps without progress (``Schedule.patience``).
     """
     refused = proved_infeasible(instance, best_segments(instance))
     if refused and not instance.policy.share_slices:
         return refused
-    patience = SCHEDULE.patience if search.parameters.get("iterations") is None else np.inf
+    limited = search.parameters.get("iterations") is not None
+    most, patience = (search.positive("iterations", int), math.inf) if limited else (math.inf, SCHEDULE.patience)
     search = replace(search, start=first_plan(instance, search))
     try:
         walk = begun(instance, search, patience)
@@ -39,8 +41,6 @@ def solve(instance: Instance, search: Search) -> Outcome:
         plan = search.start or greedy.unshared(instance, search)
         return Outcome("unknown" if plan is None else "feasible", "time_limit", plan, build_seconds=search.elapsed_s)
     build_seconds = search.elapsed_s
-    limited = search.parameters.get("iterations") is not None
-    most = search.positive("iterations", int) if limited else np.inf
     termination = walked(walk, search, most)
     plan, reason = walk.plan(NAME), refused.reason if refused else "no plan found; more time, or master, may find one"
     return Outcome("unknown" if plan is None else "feasible", termination, plan, reason=reason if plan is None else "",

@@ -28,7 +28,7 @@ from provision.formulations.pricing.replica_sets import cheapest_replica_sets, p
 from provision.formulations.search.assemble import Layout, deal
 from provision.formulations.search.fleet import partitions_of
 from provision.formulations.search.segments import Segments, cap_rps
-from provision.heuristics.core.schedule import GREEDY as SCHEDULE
+from provision.heuristics.core.schedule import SCHEDULE
 from provision.heuristics.parvagpu.parvagpu import METHODS as PARVAGPU_METHODS
 from provision.heuristics.parvagpu.parvagpu import PARVAGPU
 from provision.models.base.arrays import Floats, Ints, distinct_rows
@@ -85,6 +85,9 @@ class _Mixing:
     throughput_rps, rate_rps, least, of_workload
         Useful throughput (demands, slice types) and rates (demands,) in requests/s, the least numbers of replicas, and
         (workloads,) the demand of each workload.
+    limits, gpu_rows
+        The numbers of GPUs of the limited fleet entries; and (slice types and limited entries, partitions), a GPU's
+        slots of each type, and -1 where it counts against a limit.
     replica_sets
         The candidates.
     members, offered, counts
@@ -101,6 +104,9 @@ class _Mixing:
         self.partitions = partitions_of(instance, segments)
         self.weights = np.array([objective_of(instance).weight(instance.fleet[entry])
                                  for entry in self.partitions.entry])
+        limited = [at for at, entry in enumerate(instance.fleet) if entry.count is not None]
+        self.limits = np.array([instance.fleet[at].count for at in limited], float)
+        self.gpu_rows = vstack([self.partitions.offered(), -self.partitions.used(limited)])
         self.instance, self.bound, self.cuts = instance, 0.0, list[Ints]()
         self.best: _Packed | None = None
         useful = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
@@ -204,22 +210,12 @@ class _Mixing:
         many, gpus = np.array([len(one) for one in self.members], float), len(self.weights)
         candidates, slice_types = self.counts.shape
         one_each = coo_array((np.ones(candidates), (self.offered, np.arange(candidates))), (len(many), candidates))
-        slots = hstack([csr_array(-self.counts.T), csr_array(self.partitions.slots.T)])
-        limits, most = self._limits()
-        limited = hstack([csr_array((len(most), candidates)), csr_array(-limits)])
+        taken = vstack([csr_array(-self.counts.T), csr_array((len(self.limits), candidates))])
         each = hstack([one_each, csr_array((len(many), gpus))])
         cost = np.concatenate([np.zeros(candidates), self.weights])
-        return Rows(cost, csc_array(vstack([slots, limited, each, -each])),
-                    np.concatenate([np.zeros(slice_types), -most, many, -many]), np.zeros(len(cost)),
+        return Rows(cost, csc_array(vstack([hstack([taken, self.gpu_rows]), each, -each])),
+                    np.concatenate([np.zeros(slice_types), -self.limits, many, -many]), np.zeros(len(cost)),
                     np.full(len(cost), np.inf))
-
-    def _limits(self) -> tuple[Floats, Floats]:
-        """(limited entries, partitions), rows that count the GPUs of each limited fleet entry; and (limited entries,),
-        its numbers of GPUs.
-        """
-        limited = [(index, entry.count) for index, entry in enumerate(self.instance.fleet) if entry.count is not None]
-        rows = np.array([self.partitions.entry == index for index, _ in limited], float)
-        return rows.reshape(len(limited), len(self.weights)), np.array([count for _, count in limited], float)
 
     def _rounded(self, mix: Floats) -> Ints:
         """(workloads, slice types), numbers of segments: every workload gets one candidate of its class. ``mix``
@@ -239,10 +235,8 @@ class _Mixing:
     def _packed(self, chosen: Ints) -> _Packed | None:
         """The GPUs with slots for the chosen segments that add least to the objective; None if the fleet is too small.
         """
-        limits, most = self._limits()
-        rows = Rows(self.weights + 1e-9, csc_array(np.vstack([self.partitions.slots.T, -limits]).astype(float)),
-                    np.concatenate([chosen.sum(axis=0), -most]), np.zeros(len(self.weights)),
-                    np.full(len(self.weights), np.inf))
+        rows = Rows(self.weights + 1e-9, csc_array(self.gpu_rows), np.concatenate([chosen.sum(axis=0), -self.limits]),
+                    np.zeros(len(self.weights)), np.full(len(self.weights), np.inf))
         found = solve_integer(rows, np.ones(len(self.weights), bool), SCHEDULE.whole_s)
         if found.x is None:
             return None

@@ -9,7 +9,7 @@ rates that are not carried falls, or hardly rises.
 import numpy as np
 
 from provision.heuristics.core.filling import occupy
-from provision.heuristics.core.state import State, account, copy_gpus, copy_of, uncarried
+from provision.heuristics.core.state import State, account, copy_gpus, copy_of, kept, uncarried
 from provision.heuristics.core.tables import NONE, SliceTables
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled, inner
@@ -142,10 +142,8 @@ def without(tables: SliceTables, state: State, gpu: int, entry: int) -> State:
     """A copy of a State without a GPU; or, unless ``entry`` is NONE, with an empty GPU of this fleet entry in its
     place.
     """
-    copy = State._make(field.copy() for field in state)
+    gpus = list(range(len(state.entry)))
+    copy = kept(state, gpus)
     clear(tables, copy, gpu)
-    if entry != NONE:
-        copy.entry[gpu] = entry
-        return copy
-    kept = [np.delete(field, gpu, axis=0) for field in copy[:-2]]
-    return State._make([*kept, copy.left, copy.replicas])
+    copy.entry[gpu] = entry
+    return kept(copy, gpus[:gpu] + gpus[gpu + 1:]) if entry == NONE else copy

@@ -1,15 +1,10 @@
-"""Sets the numbers that steer greedy and ruin and recreate, and tells what each number trades.
+"""Sets the numbers that steer greedy and ruin and recreate, and tells what each number trades."""
 
-Schedules of compiled searches are named tuples, which kernels can take as arguments.
-"""
-
-from dataclasses import dataclass
 from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class GreedySchedule:
-    """The numbers that steer ``greedy``.
+class Schedule(NamedTuple):
+    """The numbers that steer ``greedy`` and ``lns``; a named tuple, which kernels can take as an argument.
 
     Attributes
     ----------
@@ -23,16 +18,13 @@ class GreedySchedule:
     first_rounds
         The rounds of pricing that run even if the time is over. The bound of the first is far off; a round takes a
         small part of the time that it takes to build the plan.
-    steps, rounds
-        Steps of ruin and recreate in a round, and the number of rounds, if slices are shared; the clock is read between
-        rounds.
+    rounds
+        The rounds of ruin and recreate, of ``steps`` each, if slices are shared; the clock is read between rounds.
     least_s
         The seconds that a plan without sharing may take, even if the time limit is shorter.
     groups
         With more groups and one GPU type, on slices that replicas always share, workloads are divided into equal parts;
         otherwise they are split at the rates of roles (`provision.heuristics.core.greedy`).
-    classes
-        Up to this number of workload classes, each is a chain of roles of its own. More chains take more room.
     least_price
         The least price of a GPU, as a part of the median price.
     parts, few, rise
@@ -42,28 +34,6 @@ class GreedySchedule:
     portion
         The most workloads, or parts of workloads, that are planned together if slices are shared. The time to fill GPUs
         grows with the square of this number; with a smaller number, more GPUs at the ends of portions are partly empty.
-    """
-
-    price_steps: tuple[int, ...] = (15, 60, 420, 420, 420, 420, 420, 420)
-    first_rounds: int = 2
-    whole_s: float = 2.0
-    steps: int = 500
-    rounds: int = 3
-    least_s: float = 2.0
-    groups: int = 16
-    classes: int = 500
-    least_price: float = 0.05
-    parts: int = 60
-    few: int = 4
-    rise: float = 1e-3
-    portion: int = 1500
-
-
-class RuinSchedule(NamedTuple):
-    """The numbers that steer ruin and recreate.
-
-    Attributes
-    ----------
     spread
         The largest distance of the random factors on prices from 1. Without these factors every step would fill slices
         in the same way.
@@ -78,9 +48,8 @@ class RuinSchedule(NamedTuple):
         The part of a slice for which a process counts in addition to its utilisation, if the densest ways come first.
     steps
         Steps on one set of GPUs before the next set is tried.
-    patience, progress
-        A walk ends after ``patience`` steps per set of GPUs that is tried, if these steps found no better plan and no
-        set came closer to a plan by ``progress``, in GPUs.
+    patience
+        A walk ends after so many steps per set of GPUs that is tried, if these steps found no better plan.
     further
         The factor from one number of GPUs to the next, as long as no plan is known. With a larger factor the first plan
         is found sooner, but is dearer.
@@ -88,6 +57,17 @@ class RuinSchedule(NamedTuple):
         The approximate time that compiled steps run before the clock is checked.
     """
 
+    price_steps: tuple[int, ...] = (15, 60, 420, 420, 420, 420, 420, 420)
+    first_rounds: int = 2
+    whole_s: float = 2.0
+    rounds: int = 3
+    least_s: float = 2.0
+    groups: int = 16
+    least_price: float = 0.05
+    parts: int = 60
+    few: int = 4
+    rise: float = 1e-3
+    portion: int = 1500
     spread: float = 0.7
     worse: float = 0.01
     anew: float = 0.3
@@ -95,9 +75,8 @@ class RuinSchedule(NamedTuple):
     process: float = 1e-3
     steps: int = 500
     patience: int = 20_000
-    progress: float = 0.01
     further: float = 1.05
     chunk_s: float = 0.1
 
 
-GREEDY, RUIN = GreedySchedule(), RuinSchedule()
+SCHEDULE = Schedule()

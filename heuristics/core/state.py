@@ -56,6 +56,12 @@ def most_ways(tables: SliceTables) -> int:
     return max(counted, tables.patterns.shape[1])
 
 
+def kept(state: State, gpus: Sequence[int]) -> State:
+    """A copy of a State with only some of its GPUs, given by index, and with all rates as they are."""
+    some = [np.take(field, np.array(gpus, np.int64), axis=0) for field in state[:-2]]
+    return State._make([*some, state.left.copy(), state.replicas.copy()])
+
+
 @inner
 def copy_of(state: State) -> State:
     """A copy of a State; the fleet entries, which do not change, are shared."""

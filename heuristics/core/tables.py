@@ -14,7 +14,7 @@ from provision.formulations.search.fleet import partitions_of
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import SliceType
 from provision.heuristics.core.joined import JoinedPoints, joined
-from provision.heuristics.core.schedule import GREEDY, RuinSchedule
+from provision.heuristics.core.schedule import SCHEDULE, Schedule
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.clock import Deadline
 from provision.models.base.collection import uncollected
@@ -55,7 +55,6 @@ WAY = np.dtype([
     ("processes", np.int64),
     ("limit", np.int64),        # how often a slice may have it
     ("apart", np.int64),        # 1 if each is a separate replica, else 0
-    ("harder", np.int64),       # next way of the same row and setting that carries more; or NONE
     ("most", np.float64),       # the most part of the row's planned rate that it carries
     ("least", np.float64),      # the least part that it carries
     ("busy", np.float64),       # the part of the slice that the whole rate would take
@@ -90,10 +89,9 @@ class SliceTables(NamedTuple):
         (patterns, places), the roles of patterns, then NONE; the patterns of a setting are side by side.
     joined
         The tables of operating points of all settings.
-    order, rank, easiest
-        (roles,), the roles in chains, each from its hardest to its easiest role; for each role its position in this
-        order; and the position of the easiest role of its chain. If a role finds no operating point on a slice, neither
-        does a harder role of its chain.
+    easiest
+        (roles,), the easiest role of each role's class, the last one of its class. If a role finds no operating point
+        on a slice, neither does a harder one of its class, which comes before it.
     slots, entry
         (partitions, slice types), the slots of each partition; and (partitions,), its fleet entry.
     schedule
@@ -108,12 +106,10 @@ class SliceTables(NamedTuple):
     price: Floats
     patterns: Ints
     joined: JoinedPoints
-    order: Ints
-    rank: Ints
     easiest: Ints
     slots: Ints
     entry: Ints
-    schedule: RuinSchedule
+    schedule: Schedule
 
 
 class SliceModel:
@@ -139,7 +135,7 @@ class SliceModel:
     """
 
     @uncollected()
-    def __init__(self, problem: Problem, schedule: RuinSchedule, until: Deadline) -> None:
+    def __init__(self, problem: Problem, schedule: Schedule, until: Deadline) -> None:
         self.problem = problem
         self.rows = np.array([member for group in problem.groups for member in group.members], np.int64)
         sizes = [len(group.members) for group in problem.groups]
@@ -149,7 +145,7 @@ class SliceModel:
         self.first_row = np.cumsum([0, *sizes])
         self.tables = self._tables(schedule, until)
 
-    def _tables(self, schedule: RuinSchedule, until: Deadline) -> SliceTables:
+    def _tables(self, schedule: Schedule, until: Deadline) -> SliceTables:
         problem, instance = self.problem, self.problem.instance
         segments, groups = problem.segments, [problem.groups[at] for at in self.groups.tolist()]
         rate_rps = np.maximum(self.rate_rps, LEAST_RPS)
@@ -157,7 +153,7 @@ class SliceModel:
         kinds, kind, row, at = self._each_row()
         self.way_of = [kinds[one] for one in kind.tolist()]
         until.check()
-        ways, settings = _ways(kinds, kind, row, at, rate_rps), _settings_table(self.settings, at)
+        ways, settings = _ways(kinds, kind, row, rate_rps), _settings_table(self.settings, at)
         until.check()
         each = at * len(groups) + row
         begins = np.arange(len(settings))[:, None] * len(groups) + np.arange(len(groups) + 1)
@@ -171,13 +167,12 @@ class SliceModel:
         rows["most"] = [min(group.most, UNLIMITED) for group in groups]
         partitions = partitions_of(instance, segments)
         points = [one.points for _, one in self.settings if one.points is not None]
-        order, easiest = _chains(problem, ways) if points else np.zeros((2, 1), np.int64)
         return SliceTables(
             rows=rows, settings=settings, ways=ways, of_row=np.searchsorted(each, begins),
             segment=np.ascontiguousarray(segment),
             price=_prices(segment, price, rows["cap"], ways, taken * price[settings["slice_type"][at]], linear),
             patterns=_patterns([one for _, one in self.settings]), joined=joined(points),
-            order=order, rank=np.argsort(order), easiest=easiest,
+            easiest=_easiest(problem) if points else np.zeros(1, np.int64),
             slots=np.ascontiguousarray(partitions.slots), entry=np.ascontiguousarray(partitions.entry),
             schedule=schedule,
         )
@@ -230,28 +225,17 @@ def _settings(problem: Problem, until: Deadline) -> list[tuple[int, Setting]]:
 
     GPUs of another fleet entry of the same type have the same settings. Raises TimeIsUpError at the deadline.
     """
-    fleet, slice_types = problem.instance.fleet, problem.segments.slice_types
-    alike: dict[tuple[str, bool, str], list[int]] = {}
-    for at, one in enumerate(slice_types):
-        if fleet[one.entry].mps:
-            alike.setdefault(_key(problem, at), []).append(at)
-    found: list[tuple[int, Setting]] = []
-    for at, setting in settings_of(problem, until):
-        until.check()
-        if setting.ways:
-            found += [(other, setting) for other in alike.get(_key(problem, at), ())]
+    entries = [problem.instance.fleet[one.entry] for one in problem.segments.slice_types]
+    kinds = [(entry.gpu, entry.partitioned, one.profile)
+             for entry, one in zip(entries, problem.segments.slice_types, strict=True)]
+    found = [(other, setting) for at, setting in settings_of(problem, until) if setting.ways
+             for other, kind in enumerate(kinds) if kind == kinds[at]]
     return sorted(found, key=lambda pair: pair[0])
 
 
-def _key(problem: Problem, at: int) -> tuple[str, bool, str]:
-    one = problem.segments.slice_types[at]
-    entry = problem.instance.fleet[one.entry]
-    return entry.gpu, entry.partitioned, one.profile
-
-
-def _ways(kinds: Sequence[Way], kind: Ints, row: Ints, setting: Ints, rate_rps: Floats) -> Records:
-    """Records of type WAY, of the ways ``kinds`` with the indices ``kind`` for rows at settings; the rates of ways are
-    divided by their row's rate.
+def _ways(kinds: Sequence[Way], kind: Ints, row: Ints, rate_rps: Floats) -> Records:
+    """Records of type WAY, of the ways ``kinds`` with the indices ``kind`` for rows; the rates of ways are divided by
+    their row's rate.
     """
     found = np.zeros(len(kind), WAY)
     found["row"] = row
@@ -261,10 +245,6 @@ def _ways(kinds: Sequence[Way], kind: Ints, row: Ints, setting: Ints, rate_rps: 
     for name, rps in (("most", "most_rps"), ("least", "least_rps")):
         found[name] = np.array([getattr(way, rps) for way in kinds])[kind] / rate_rps[row]
     found["busy"] = np.array([way.busy for way in kinds])[kind] * rate_rps[row]
-    order = np.lexsort((found["most"], row, setting))
-    alike = (setting[order[1:]] == setting[order[:-1]]) & (row[order[1:]] == row[order[:-1]])
-    found["harder"] = NONE
-    found["harder"][order[:-1][alike]] = order[1:][alike]
     return found
 
 
@@ -291,29 +271,17 @@ def _patterns(settings: Sequence[Setting]) -> Ints:
     return np.array([[*one, *[NONE] * (width - len(one))] for one in every], np.int64).reshape(-1, width)
 
 
-def _chains(problem: Problem, ways: Records) -> tuple[Ints, Ints]:
-    """The roles in chains, and for each role the position of its chain's easiest role in this order; (roles,) each.
-
-    A chain goes from the hardest to the easiest role. If a role fits nowhere beside the replicas of a slice, the search
-    does not try the harder ones of its chain. Usually the roles of a workload class are a chain, from the highest to
-    the lowest rate; then a harder role surely fails. With more than ``GREEDY.classes`` classes, all roles of the same
-    models are one chain, from the largest to the smallest share of a slice that they take alone; then it only likely
-    fails, but the number of trials no longer grows with the number of different SLOs.
-    """
-    roles, many = problem.roles, len(problem.classes) > GREEDY.classes
-    numbers: dict[Any, int] = {}
-    chain = np.array([numbers.setdefault(one.models if many else one.workload_class, len(numbers)) for one in roles])
-    share = np.zeros(len(roles))
-    np.maximum.at(share, ways["role"], ways["busy"] * ways["most"] if many else 0.0)
-    order = np.lexsort([-share, chain])
-    last = np.searchsorted(chain[order], np.arange(len(numbers)), "right") - 1
-    return order, last[chain]
+def _easiest(problem: Problem) -> Ints:
+    """(roles,), the index of the easiest role of each role's workload class; roles are sorted by class."""
+    numbers = {one: number for number, one in enumerate(dict.fromkeys(role.workload_class for role in problem.roles))}
+    number = np.array([numbers[role.workload_class] for role in problem.roles])
+    return np.searchsorted(number, number, "right") - 1
 
 
 def _slice_prices(instance: Instance, slice_types: Sequence[SliceType]) -> Floats:
-    """(slice types,), the price of a slice in GPUs of median price; a GPU costs at least ``GREEDY.least_price``."""
+    """(slice types,), the price of a slice in GPUs of median price; a GPU costs at least ``SCHEDULE.least_price``."""
     weights = np.array([objective_of(instance).weight(entry) for entry in instance.fleet])
-    least = GREEDY.least_price
+    least = SCHEDULE.least_price
     weights = np.maximum(weights / (np.median(weights) or 1.0), least) if weights.any() else np.ones(len(weights))
     part = [one.compute / gpu.type.compute_slices if (gpu := instance.fleet[one.entry]).partitioned else 1.0
             for one in slice_types]
@@ -328,15 +296,15 @@ def _prices(segment: Floats, price: Floats, cap: Floats, ways: Records, cost: Fl
     is the price of a segment, and ``cap`` (rows,) the part that one GPU may carry. The whole rate costs ``cost``
     (ways,) if only this way carries it. A ``linear`` way costs as much as it carries, others as the most they can.
     """
-    steps, (row, slice_type) = GREEDY.parts, np.nonzero(segment > 0)
+    steps, (row, slice_type) = SCHEDULE.parts, np.nonzero(segment > 0)
     who = np.concatenate([row, ways["row"][~linear]])
     whole = np.concatenate([price[slice_type], (cost * ways["most"])[~linear]])
     carried = np.concatenate([segment[row, slice_type], ways["most"][~linear]])
     carried = np.minimum(carried, cap[who]) * steps * (1 + LOOSE)
-    each, small = np.full(len(segment), np.inf), (carried > 0) & (carried < GREEDY.few)
+    each, small = np.full(len(segment), np.inf), (carried > 0) & (carried < SCHEDULE.few)
     np.minimum.at(each, ways["row"][linear], cost[linear] / steps)
     np.minimum.at(each, who[small], whole[small] / carried[small])
-    large = carried >= GREEDY.few
+    large = carried >= SCHEDULE.few
     who, whole, whole_steps = who[large], whole[large], np.minimum(carried[large], steps).astype(int)
     found = np.zeros((len(segment), steps + 1))
     for step in range(1, steps + 1):
@@ -345,4 +313,4 @@ def _prices(segment: Floats, price: Floats, cap: Floats, ways: Records, cost: Fl
     found[:, 0] = found[:, 1]
     part = np.linspace(0, 1, steps + 1)
     found = np.where(np.isfinite(found), found, part)
-    return found + GREEDY.rise * found[:, -1:] * part
+    return found + SCHEDULE.rise * found[:, -1:] * part

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,27 +9,14 @@ from provision.formulations.search.assemble import Layout, assemble
 from provision.formulations.search.problem import Problem
 from provision.heuristics.core.filling import occupy
 from provision.heuristics.core.ruin import best_division, furnish, improve, without
-from provision.heuristics.core.schedule import RUIN as SCHEDULE
-from provision.heuristics.core.state import State, empty_state, uncarried
+from provision.heuristics.core.schedule import SCHEDULE
+from provision.heuristics.core.state import State, empty_state, kept, uncarried
 from provision.heuristics.core.tables import NONE, SliceModel
 from provision.models.base.clock import NEVER, Deadline
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan, Replica
 from provision.models.problem.objective import objective_of
 from provision.models.problem.workload import LEAST_RPS
-
-
-@dataclass
-class _Trial:
-    """A set of GPUs on which the walk tries to carry all rates.
-
-    ``least`` is the least price so far of the rates that are not carried; ``noted`` is the value of ``least`` when
-    progress was noted last.
-    """
-
-    state: State
-    least: float
-    noted: float
 
 
 class Walk:
@@ -50,7 +36,7 @@ class Walk:
     until
         When the first step can begin at the latest. Raises TimeIsUpError if it cannot begin by then.
     patience
-        The steps without progress, per set of GPUs that is tried, after which a walk with a plan ends.
+        The steps without a better plan, per set of GPUs that is tried, after which a walk with a plan ends.
     taken
         The fleet entries of GPUs that the walk may not use, because the plan of other workloads uses them.
 
@@ -58,6 +44,9 @@ class Walk:
     ----------
     useful
         Fleet entries whose GPUs can serve some workload.
+    trials, least
+        The sets of GPUs on which the walk tries to carry all rates in turn, and for each the least price so far of the
+        rates that are not carried.
     taken
         The steps taken so far.
     """
@@ -74,7 +63,7 @@ class Walk:
         self.counts = [np.inf if entry.count is None else entry.count - taken.count(at)
                        for at, entry in enumerate(self.instance.fleet)]
         self.best: State | None = None
-        self.trials: list[_Trial] = []
+        self.trials, self.least = list[State](), list[float]()
         self.turn = self.done = self.idle = self.taken = 0
         self._begin(until)
         objective = objective_of(self.instance)
@@ -98,12 +87,12 @@ class Walk:
         """Take this number of steps; return whether they found a better plan."""
         self.taken, better = self.taken + steps, False
         while steps > 0 and not self.ended:
-            trial, many = self.trials[self.turn], min(steps, SCHEDULE.steps - self.done)
-            trial.least = improve(self.tables, trial.state, trial.least, many, self.draw)
+            state, many = self.trials[self.turn], min(steps, SCHEDULE.steps - self.done)
+            self.least[self.turn] = improve(self.tables, state, self.least[self.turn], many, self.draw)
             steps, self.done = steps - many, self.done + many
-            if trial.least == 0:
-                self.best, better = trial.state, True
-                self._try(self._cheaper(trial.state))
+            if self.least[self.turn] == 0:
+                self.best, better = state, True
+                self._try(self._cheaper(state))
             elif self.done == SCHEDULE.steps:
                 self._next()
         return better
@@ -131,19 +120,17 @@ class Walk:
 
     def _try(self, states: Iterable[State]) -> None:
         """From now on, try these states."""
-        lacking = [(state, uncarried(self.tables, state)) for state in states]
-        self.trials = [_Trial(state, least, least) for state, least in lacking]
+        self.trials = list(states)
+        self.least = [uncarried(self.tables, state) for state in self.trials]
         self.turn = self.done = self.idle = 0
 
     def _next(self) -> None:
         """Go on to the next trial after some steps; as long as no plan is known, more GPUs are added."""
-        trial = self.trials[self.turn]
+        entries = self.trials[self.turn].entry.tolist()
         self.idle += SCHEDULE.steps
-        if trial.least <= trial.noted - SCHEDULE.progress:
-            trial.noted, self.idle = trial.least, 0
         self.turn, self.done = (self.turn + 1) % len(self.trials), 0
         if self.value is None:
-            self._open(trial.state.entry.tolist())
+            self._open(entries)
 
     def _begin(self, until: Deadline) -> None:
         """Fill GPUs one after the other until all rates are carried; each is of the entry that carries most for its
@@ -153,14 +140,15 @@ class Walk:
         while uncarried(self.tables, state) > 0:
             until.check()
             if used == len(state.entry):
-                state = _longer(state, used + max(used, int(self.tables.price[:, -1].sum()) + 1))
+                more = self._empty([NONE] * max(used, int(self.tables.price[:, -1].sum()) + 1))
+                state = State._make([*map(np.concatenate, zip(state[:-2], more[:-2], strict=True)), *state[-2:]])
             left = [entry for entry in self.useful if self._left(state.entry[:used].tolist(), entry) > 0]
             gains = [self._gain(state, used, entry) for entry in left] if len(left) > 1 else [0.0] * len(left)
             state.entry[used] = left[int(np.argmax(gains))] if left else NONE
             if best_division(self.tables, state, used, self.factor) <= 0:
                 break
             used += 1
-        state = State._make([*(field[:used].copy() for field in state[:-2]), state.left, state.replicas])
+        state = kept(state, range(used))
         if uncarried(self.tables, state) == 0:
             self.best = state
             self._try(self._cheaper(state))
@@ -169,8 +157,7 @@ class Walk:
 
     def _gain(self, state: State, gpu: int, entry: int) -> float:
         """The worth of a further GPU of an entry, divided by its price."""
-        trial = State._make([field[gpu: gpu + 1].copy() for field in state[:-2]]
-                            + [state.left.copy(), state.replicas.copy()])
+        trial = kept(state, [gpu])
         trial.entry[0] = entry
         return float(best_division(self.tables, trial, 0, self.factor) / max(self.weights[entry], TOLERANCE))
 
@@ -265,15 +252,3 @@ def assembled(problem: Problem, walks: Sequence[Walk], method: str) -> Plan:
     shared: list[tuple[Replica, ...]] = []
     layouts = [layout for walk in walks for layout in walk.layouts(shared)]
     return assemble(problem.instance, problem.segments, layouts, method, shared)
-
-
-def _longer(state: State, gpus: int) -> State:
-    """A copy of a State with room for more GPUs."""
-    def grown(field: np.ndarray) -> np.ndarray:
-        more = np.zeros((gpus, *field.shape[1:]), field.dtype)
-        if field.dtype == np.int64:
-            more[:] = NONE
-        more[: len(field)] = field
-        return more
-
-    return State._make([*map(grown, state[:-2]), state.left, state.replicas])

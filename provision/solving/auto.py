@@ -15,14 +15,13 @@ from provision.heuristics.core import greedy, lns
 from provision.heuristics.gpulets import ideal
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method, needs
-from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Progress, Search, Termination
 from provision.solving import master, values
 from provision.solving.policies import even_replicas, surviving
 from provision.solving.repair import mended
 from provision.solving.schedule import SCHEDULE
 from provision.solving.slack import wants_slack, what_fits, with_slack
-from provision.solving.steps import Step, valid_for, where_able
+from provision.solving.steps import Step, one_gpu, valid_for, where_able
 
 
 def run(instance: Instance, search: Search) -> Outcome:
@@ -39,23 +38,18 @@ def run(instance: Instance, search: Search) -> Outcome:
     if instance.policy.even_replicas:
         return even_replicas(instance, search, run)
     progress, found = Progress(instance, search), Outcome("unknown", "time_limit")
-    built, reason, first_s = 0.0, "", 0.0
-    progress.prove(_least(instance))
+    built, reason = 0.0, ""
+    progress.prove(one_gpu(instance) or None)
     for step, seconds in _steps(instance, search):
         left_s = progress.search.left_s - progress.writing_s
         if left_s <= 0:
             return progress.outcome("time_limit", reason, built)
-        # If the first step that was not cut off took longer than ``slow_s``, all steps have more time in proportion.
-        begun = _onward(progress, min(seconds * max(first_s / SCHEDULE.slow_s, 1.0), left_s))
-        found = step(instance, begun)
-        if found.termination == "completed":
-            first_s = first_s or begun.elapsed_s
+        found = step(instance, _onward(progress, min(seconds, left_s)))
         built, reason = built + found.build_seconds, found.reason or reason
         if found.status == "infeasible" and progress.plan is None:
             told = what_fits(instance, greedy.METHODS[0], progress.search.apart(SCHEDULE.explain_s))
             return replace(found, reason=found.reason + told)
-        if found.plan is not None:
-            progress.offer(found.plan)
+        progress.offer(found.plan)
         progress.prove(found.bound)
         if progress.enough:
             break
@@ -149,14 +143,6 @@ def _last_plan(instance: Instance, search: Search) -> Outcome:
     plan = search.kept.plan_for(instance) if search.kept is not None else None
     found = None if plan is None else mended(instance, plan, search)
     return Outcome("unknown" if found is None else "feasible", "completed", found)
-
-
-def _least(instance: Instance) -> float | None:
-    """The price of one GPU of the cheapest type, which every plan needs; None if no workload has requests, or if the
-    objective is the most throughput.
-    """
-    served = any(instance.planned_rps(one) > 0 for one in instance.workloads) and instance.objective != THROUGHPUT
-    return min(map(objective_of(instance).weight, instance.fleet)) if served else None
 
 
 def _onward(progress: Progress, seconds: float) -> Search:

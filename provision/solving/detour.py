@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
 
+import numpy as np
+
 from provision.heuristics.core import greedy
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import FORGIVEN
@@ -49,14 +51,11 @@ class Other:
         Turns a plan of the other instance into a plan for the instance itself.
     known
         The outcome of its last turn, with the best plan and bound of all turns.
-    loss
-        What the quick plan loses as a plan for the instance itself; infinite if there is none.
     """
 
     make: Callable[[], Instance]
     back: Callable[[Plan], Plan] = unchanged
     known: Outcome = NOTHING
-    loss: float = math.inf
 
     @cached_property
     def instance(self) -> Instance:
@@ -142,7 +141,7 @@ class Detour:
                 yield one
             if not again and len(begun) == before:
                 return
-            number, seconds = number * DETOURS.more, seconds * DETOURS.longer
+            number, seconds = number * DETOURS.more, seconds * DETOURS.more
 
     def _plan(self, other: Other, seconds: float) -> None:
         """Plan another instance for some seconds, and keep its plan for this instance if it is valid."""
@@ -161,14 +160,14 @@ class Detour:
         """Make quick plans of other instances in a few seconds, and for longer while none is valid; return the other
         instances, the best quick plan first. Planning begins with these plans.
         """
-        end = Deadline(DETOURS.quick_s)
-        for one in others:
+        end, losses = Deadline(DETOURS.quick_s), [math.inf] * len(others)
+        for at, one in enumerate(others):
             if self.over or (end.over and self.progress.plan is not None):
                 break
             plan = where_able(greedy.METHODS[0])(one.instance, self.search.apart()).plan
             if plan is not None:
-                one.known, one.loss = replace(one.known, plan=plan), self.offer(one.back(plan))
-        return sorted(others, key=lambda one: one.loss)
+                one.known, losses[at] = replace(one.known, plan=plan), self.offer(one.back(plan))
+        return [others[at] for at in np.argsort(losses, kind="stable")]
 
     def offer(self, plan: Plan) -> float:
         """Keep a plan of the instance if it is valid and better than the best so far; returns what it loses by the

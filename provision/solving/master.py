@@ -25,7 +25,7 @@ from provision.formulations.search.segments import best_segments
 from provision.formulations.search.type_counts import TypeCounts
 from provision.heuristics.core import greedy, lns
 from provision.heuristics.core.mixing import cuts_of
-from provision.heuristics.core.schedule import RUIN
+from provision.heuristics.core.schedule import SCHEDULE as WALKS
 from provision.heuristics.core.walk import Walk
 from provision.models.base.clock import Stopwatch, TimeIsUpError
 from provision.models.base.tolerances import MISSING, SOLVER
@@ -138,7 +138,7 @@ def first_answers(instance: Instance, search: Search) -> Outcome:
         return replace(refused, build_seconds=search.elapsed_s)
     progress, bounded, seconds = Progress(instance, search), is_relaxed(instance), SCHEDULE.bound_s
     progress.offer(lns.first_plan(instance, search))
-    walk, cut = _walk(progress, RUIN.patience), bounded
+    walk, cut = _walk(progress, WALKS.patience), bounded
     going = walk(SCHEDULE.walk_s)
     while bounded and (cut or going) and not progress.proved and search.left_s and seconds <= SCHEDULE.longest_s:
         if cut:

@@ -37,7 +37,7 @@ from provision.models.problem.search import Outcome, Search
 from provision.models.problem.workload import Workload
 from provision.solving.detour import Detour, Other, routed, unchanged, with_spare_part
 from provision.solving.schedule import DETOURS
-from provision.solving.steps import Step
+from provision.solving.steps import Step, one_gpu
 
 Numbers = tuple[int, ...]
 """A choice: the number of equal replicas of every workload."""
@@ -180,13 +180,7 @@ def surviving(instance: Instance, search: Search, run: Step) -> Outcome:
     return detour.outcome(
         plain, [plain, *detour.quickly(choices), limited],
         lambda: next((one.known.reason for one in reversed(choices) if one.known.reason), ""),
-        raised=lambda bound: bound + _least_lost(instance))
-
-
-def _least_lost(instance: Instance) -> float:
-    """The least value of a GPU that a plan may lose."""
-    idle = not any(one.rate_rps for one in instance.workloads)
-    return 0.0 if idle else min(map(objective_of(instance).weight, instance.fleet))
+        raised=lambda bound: bound + one_gpu(instance))
 
 
 def _unlimited(workload: Workload) -> Workload:

@@ -193,8 +193,8 @@ def _late_in_minutes(reports: list[SimulationReport]) -> dict[str, float]:
     found: dict[str, float] = {}
     for times in _timed(reports):
         limit, seconds, late = _limit(times), reports[0].settings.seconds, _late_parts(times)
-        most = max(math.sqrt(limit) - swing(np.sqrt(late), seconds), 0.0)
-        if late.max() > limit or np.sqrt(late).mean() > most:
+        if late.max() > limit or minute_late(late, limit, seconds) > BEYOND:
+            most = max(math.sqrt(limit) - swing(np.sqrt(late), seconds), 0.0)
             over = max(1.0, _needed(times, most**2), *(one.over_slo for one in times))
             found[times[0].workload] = max(found.get(times[0].workload, 0.0), over)
     return found
@@ -215,22 +215,24 @@ def minute_late(late: Floats, limit: float, seconds: float) -> float:
     if len(late) < 2:
         return 0.0
     roots = np.sqrt(late)
-    spread = roots.std(ddof=1) * math.sqrt((1 + 1 / len(roots)) * min(seconds / SECONDS, 1.0))
-    if not spread:
-        return float(roots[0] > math.sqrt(limit))
-    return float(stdtr(len(roots) - 1, (roots.mean() - math.sqrt(limit)) / spread))
+    spread, over = _spread(roots, seconds), roots.mean() - math.sqrt(limit)
+    return float(stdtr(len(roots) - 1, over / spread)) if spread else float(over > 0)
 
 
 def swing(draws: Floats, seconds: float) -> float:
     """By how much a further minute exceeds the mean of ``draws`` (replays,) with the probability BEYOND at most: the
-    upper bound of a prediction interval, less the mean; 0 for a single draw. Each draw comes from a replay of
-    ``seconds``.
+    upper bound of a prediction interval, less the mean. Each draw comes from a replay of ``seconds``.
+    """
+    spread = _spread(draws, seconds)
+    return float(stdtrit(len(draws) - 1, 1 - BEYOND) * spread) if spread else 0.0
+
+
+def _spread(draws: Floats, seconds: float) -> float:
+    """The standard error of predicting a further minute from ``draws`` (replays,), each from a replay of ``seconds``; 0
+    for a single draw, which tells nothing about the next.
     """
     many = len(draws)
-    if many < 2:
-        return 0.0  # one draw tells nothing about the next
-    bound = stdtrit(many - 1, 1 - BEYOND) * math.sqrt(1 + 1 / many)
-    return float(bound * draws.std(ddof=1) * math.sqrt(min(seconds / SECONDS, 1.0)))
+    return float(draws.std(ddof=1)) * math.sqrt((1 + 1 / many) * min(seconds / SECONDS, 1.0)) if many > 1 else 0.0
 
 
 def _timed(reports: list[SimulationReport]) -> Iterator[tuple[SimulatedWorkload, ...]]:

@@ -11,8 +11,6 @@ class Schedule:
 
     Attributes
     ----------
-    slow_s
-        If the first step that was not cut off took longer than this, all steps have more time in proportion.
     filling_s
         Greedy, if it searches for the most throughput.
     quick_s
@@ -49,7 +47,6 @@ class Schedule:
         takes a plan more; and the most workloads for which slack is sought: with more the method is no longer quick.
     """
 
-    slow_s: float = 4.0
     filling_s: float = 3.0
     quick_s: float = 3.0
     turns_s: float = 6.0
@@ -83,8 +80,8 @@ class DetourSchedule:
     first, turn_s
         How many other instances are planned in the first round, and for how long each. Longer turns prove more of them;
         shorter ones give a plan sooner if the first instances have none.
-    more, longer
-        The factors on both numbers from one round to the next.
+    more
+        The factor on both numbers from one round to the next.
     numbers, replicas
         Even replicas (`provision.solving.policies`): the most choices of numbers of replicas, where more prove larger
         instances and cost a plan each; and the most workloads, and replicas of a choice, for which choices are tried:
@@ -93,9 +90,6 @@ class DetourSchedule:
         Survival (`provision.solving.policies`): how many spreads are tried, over 1, 2, ... GPUs more than carry a
         workload, of which each takes time from the others; and the most GPUs over which a workload is spread. With more
         of them rates are increased by less, and a GPU may carry less of a workload, which leaves fewer plans.
-    batches
-        Workflows (`provision.solving.staged`): the most batch sizes of a workload. If it has more, only powers of two
-        are tried, which proves less and takes fewer quick plans.
     domains
         Places (`provision.solving.placing.placed`): the most domains over which rates are increased; every number takes
         two instances.
@@ -108,12 +102,10 @@ class DetourSchedule:
     first: int = 4
     turn_s: float = 1.0
     more: int = 2
-    longer: float = 2.0
     numbers: int = 60
     replicas: int = 2000
     spreads: int = 3
     most_gpus: int = 12
-    batches: int = 12
     domains: int = 4
     deal_s: float = 10.0
     least_deal_s: float = 1e-3

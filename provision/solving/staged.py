@@ -22,7 +22,6 @@ from provision.models.problem.method import SHARED, Method, needs
 from provision.models.problem.search import Outcome, Search
 from provision.models.problem.stages import feeding, in_stages
 from provision.solving.detour import Detour, Other
-from provision.solving.schedule import DETOURS
 from provision.solving.steps import Step
 
 
@@ -43,7 +42,7 @@ def in_bursts(instance: Instance, search: Search, run: Step) -> Outcome:
     """
     detour, plain, names = Detour(instance, search, run), Other(lambda: instance), feeding(instance)
     known = {name: _batch_sizes(instance, name) for name in names}
-    tried = {name: _few(sizes, DETOURS.batches) for name, sizes in known.items()}
+    tried = {name: _few(sizes) for name, sizes in known.items()}
     choices = [Other(partial(in_stages, instance, sizes, limited=True)) for sizes in _choices(tried)]
     whole = len(names) == 1 and tried == known and not needs(instance) & SHARED
     return detour.outcome(
@@ -72,9 +71,9 @@ def _batch_sizes(instance: Instance, name: str) -> list[int]:
     return sorted(found) or [1]
 
 
-def _few(sizes: list[int], most: int) -> list[int]:
-    """The batch sizes that are tried, ascending: all or, if there are many, powers of two and the largest."""
-    if len(sizes) <= most:
-        return sizes
+def _few(sizes: list[int]) -> list[int]:
+    """The batch sizes that are tried, ascending: for every power of two the largest size up to it, and the largest of
+    all.
+    """
     powers = (2**power for power in range(1 + int(math.log2(sizes[-1]))))
     return sorted({sizes[-1], *(max(size for size in sizes if size <= one) for one in powers if sizes[0] <= one)})

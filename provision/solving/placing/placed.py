@@ -22,7 +22,7 @@ from provision.models.problem.search import Outcome, Search
 from provision.solving.detour import Detour, Other, routed, with_spare_part
 from provision.solving.placing.deal import deal
 from provision.solving.schedule import DETOURS
-from provision.solving.steps import Step
+from provision.solving.steps import Step, one_gpu
 
 
 def placed(instance: Instance, search: Search, run: Step) -> Outcome:
@@ -53,7 +53,7 @@ def placed(instance: Instance, search: Search, run: Step) -> Outcome:
             for plan in _in_groups([plain, *several], places, detour):
                 detour.offer(plan)
 
-    detour.progress.prove(_least(instance, places))
+    detour.progress.prove(_spread_over(instance, places) * one_gpu(instance) or None)
     more = _more(instance, places)
     return detour.outcome(plain, others(), lambda: reasons[0] if reasons else "", raised=lambda bound: bound * more)
 
@@ -78,16 +78,10 @@ def _limited(instance: Instance, parts: Mapping[str, float]) -> Instance:
         "max_share_per_gpu": min(one.max_share_per_gpu, parts.get(one.name, 1.0))}) for one in instance.workloads])
 
 
-def _least(instance: Instance, places: Places) -> float | None:
-    """What plans cost at least, since some workload stands in several domains; None where that is not so or GPUs are
-    not what plans are compared by.
-    """
+def _spread_over(instance: Instance, places: Places) -> int:
+    """The most domains in which some workload must stand, each with a GPU of its own; at least 1."""
     served = {one.name for one in instance.workloads if one.rate_rps > 0}
-    domains = [one.at_least for one in places.spread if one.workload in served] + [2] * bool(places.losses and served)
-    objective = objective_of(instance)
-    if not domains or objective.counts_capacity:
-        return None
-    return max(domains) * min(map(objective.weight, instance.fleet))
+    return max([1, *(one.at_least for one in places.spread if one.workload in served), *[2] * bool(places.losses)])
 
 
 def _more(instance: Instance, places: Places) -> float:

@@ -8,7 +8,7 @@ from synthetic_networks import random_mixed
 from provision import read, verify
 from provision.heuristics.core import lns
 from provision.heuristics.core.greedy import METHODS as GREEDY
-from provision.heuristics.core.schedule import RuinSchedule
+from provision.heuristics.core.schedule import Schedule
 from provision.models.plans.plan import PlannedGpu
 from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
@@ -98,7 +98,7 @@ def test_without_a_plan_to_begin_with_gpus_are_opened(monkeypatch):
 
 def test_without_progress_the_search_ends_by_itself(monkeypatch):
     """After its patience, not when the time is over, with the best plan so far."""
-    monkeypatch.setattr(lns, "SCHEDULE", RuinSchedule(patience=500))
+    monkeypatch.setattr(lns, "SCHEDULE", Schedule(patience=500))
     instance = read("parvagpu-s3-shared")
     found = lns.solve(instance, Search(300.0))
     assert found.termination == "completed" and objective_of(instance).value(found.plan) == 20.48

@@ -1,7 +1,6 @@
 """Many replicas on shared slices are planned in portions, one after the other."""
 
 from collections import Counter
-from dataclasses import replace
 from itertools import chain
 
 import pytest
@@ -37,14 +36,14 @@ def test_portions_are_alike_and_together_the_problem(most):
 def test_plans_of_portions_hold_and_are_little_dearer(monkeypatch):
     instance = free(120, 2)
     whole = solve(instance, "greedy")
-    monkeypatch.setattr(greedy, "SCHEDULE", replace(greedy.SCHEDULE, portion=40))
+    monkeypatch.setattr(greedy, "SCHEDULE", greedy.SCHEDULE._replace(portion=40))
     parts = solve(instance, "greedy")
     assert parts.verified and whole.objective <= parts.objective <= 1.1 * whole.objective
 
 
 def test_portions_share_what_the_fleet_has(monkeypatch):
     """Later portions do not use the GPUs of earlier ones: two entries of one type, the cheaper one with a count."""
-    monkeypatch.setattr(greedy, "SCHEDULE", replace(greedy.SCHEDULE, portion=20))
+    monkeypatch.setattr(greedy, "SCHEDULE", greedy.SCHEDULE._replace(portion=20))
     few = FleetEntry(gpu="v100", count=7, price_per_hour=1.0), FleetEntry(gpu="v100", price_per_hour=3.0)
     result = solve(free(60, 3).replace(fleet=few), "greedy")
     assert result.verified and result.objective == 7 + 3 * (result.report.gpus - 7)

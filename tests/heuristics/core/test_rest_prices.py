@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import provision
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.core.greedy import problem_of
-from provision.heuristics.core.schedule import GREEDY
+from provision.heuristics.core.schedule import SCHEDULE
 from provision.heuristics.core.state import uncarried
 from provision.heuristics.core.tables import WAY, _prices
 from provision.heuristics.core.walk import Walk
@@ -18,8 +18,9 @@ from provision.instances.generators.families import generate
 from provision.models.base.clock import NEVER
 from provision.models.problem.workload import FleetEntry
 
-SLICES = st.lists(st.tuples(st.integers(GREEDY.parts // 4, GREEDY.parts), st.integers(1, 9)), min_size=1, max_size=4)
-PARTS = np.linspace(0, 1, GREEDY.parts + 1)
+STEPS = SCHEDULE.parts
+SLICES = st.lists(st.tuples(st.integers(STEPS // 4, STEPS), st.integers(1, 9)), min_size=1, max_size=4)
+PARTS = np.linspace(0, 1, STEPS + 1)
 
 
 def prices_of(segment, price, ways=(), cost=(), linear=(), cap=np.inf):
@@ -28,16 +29,16 @@ def prices_of(segment, price, ways=(), cost=(), linear=(), cap=np.inf):
     records["row"], records["most"] = np.array(ways, float).reshape(-1, 2).T
     found = _prices(segment, price, np.full(len(segment), cap), records, np.array(cost, float), np.array(linear, bool))
     assert (np.diff(found[:, 1:]) > 0).all()
-    return found - GREEDY.rise * (found[:, -1:] / (1 + GREEDY.rise)) * PARTS
+    return found - SCHEDULE.rise * (found[:, -1:] / (1 + SCHEDULE.rise)) * PARTS
 
 
 @given(SLICES)
 def test_every_part_of_a_rate_costs_its_cheapest_replicas(slices):
     """Four replicas carry any rate here, so brute force tries all sets of up to four."""
     carried, price = (np.array(one, float) for one in zip(*slices, strict=True))
-    [found] = prices_of(carried[None] / GREEDY.parts, price)
+    [found] = prices_of(carried[None] / SCHEDULE.parts, price)
     sets = [list(one) for many in range(1, 5) for one in combinations_with_replacement(range(len(slices)), many)]
-    for part in range(1, GREEDY.parts + 1):
+    for part in range(1, SCHEDULE.parts + 1):
         assert found[part] == pytest.approx(min(price[one].sum() for one in sets if carried[one].sum() >= part))
     assert found[0] == pytest.approx(found[1])  # the smallest rest costs a replica, too
 
@@ -45,7 +46,7 @@ def test_every_part_of_a_rate_costs_its_cheapest_replicas(slices):
 def test_ways_cost_what_they_take():
     """A way at a fixed share of a slice costs its most, another one what it carries; nothing carries the last row."""
     fixed, linear, nothing = prices_of(np.zeros((3, 1)), np.ones(1), [(0, 0.5), (1, 0.5)], [3, 3], [False, True])
-    half = GREEDY.parts // 2
+    half = SCHEDULE.parts // 2
     assert fixed[[1, half, -1]] == pytest.approx([1.5, 1.5, 3.0])
     assert linear[[half, -1]] == pytest.approx([1.5, 3.0])
     assert nothing[-1] == pytest.approx(1.0)
