@@ -13,6 +13,7 @@ roles, or into a few equal parts before the search begins.
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -129,10 +130,7 @@ def _in_portions(problem: Problem, search: Search) -> Plan | None:
     walks, taken = list[Walk](), list[int]()
     for one in several:
         walk = Walk(one, None, search.bound or 0.0 if len(several) == 1 else 0.0, draw, until, taken=taken)
-        for _ in range(SCHEDULE.rounds):
-            if not search.left_s:
-                break
-            walk.step(SCHEDULE.steps)
+        walk.go(replace(search.apart(), bound=walk.bound), SCHEDULE.few_steps)
         if walk.best is None:
             return None
         walks.append(walk)

@@ -14,12 +14,11 @@ from provision.heuristics.core import greedy
 from provision.heuristics.core.greedy import problem_of
 from provision.heuristics.core.schedule import SCHEDULE
 from provision.heuristics.core.walk import Walk
-from provision.models.base.clock import Stopwatch, TimeIsUpError
+from provision.models.base.clock import TimeIsUpError
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import ISOLATED, Method, needs
-from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Incumbent, Outcome, Search, Termination
+from provision.models.problem.search import Outcome, Search
 
 NAME = "lns"
 
@@ -41,7 +40,7 @@ def solve(instance: Instance, search: Search) -> Outcome:
         plan = search.start or greedy.unshared(instance, search)
         return Outcome("unknown" if plan is None else "feasible", "time_limit", plan, build_seconds=search.elapsed_s)
     build_seconds = search.elapsed_s
-    termination = walked(walk, search, most)
+    termination = walk.go(search, most)
     plan, reason = walk.plan(NAME), refused.reason if refused else "no plan found; more time, or master, may find one"
     return Outcome("unknown" if plan is None else "feasible", termination, plan, reason=reason if plan is None else "",
                    build_seconds=build_seconds)
@@ -62,27 +61,6 @@ def begun(instance: Instance, search: Search, patience: float) -> Walk:
     """
     draw = np.random.default_rng(search.seed)
     return Walk(problem_of(instance), search.start, search.bound or 0.0, draw, search.within(), patience)
-
-
-def walked(walk: Walk, search: Search, most: float) -> Termination:
-    """Take steps until a plan is proven, the time is over, the walk has taken ``most`` steps in all, or nothing is left
-    to try; return why it ended. A later call goes on where this call ended.
-    """
-    steps = 1
-    _tell(walk, search)
-    while walk.taken < most and not walk.ended and not objective_of(walk.instance).proved(walk.value, search.bound):
-        if not search.left_s:
-            return "time_limit"
-        many, step = int(min(steps, most - walk.taken)), Stopwatch()
-        if walk.step(many):
-            _tell(walk, search)
-        steps = max(int(many * SCHEDULE.chunk_s / max(step.elapsed_s, SCHEDULE.chunk_s / 2)), 1)
-    return "completed"
-
-
-def _tell(walk: Walk, search: Search) -> None:
-    """Report the value of the best plan so far and the bound."""
-    search.report(Incumbent(walk.value, search.bound))
 
 
 METHODS = (

@@ -18,8 +18,8 @@ class Schedule(NamedTuple):
     first_rounds
         The rounds of pricing that run even if the time is over. The bound of the first is far off; a round takes a
         small part of the time that it takes to build the plan.
-    rounds
-        The rounds of ruin and recreate, of ``steps`` each, if slices are shared; the clock is read between rounds.
+    few_steps
+        The steps of ruin and recreate of greedy, if slices are shared.
     least_s
         The seconds that a plan without sharing may take, even if the time limit is shorter.
     groups
@@ -60,7 +60,7 @@ class Schedule(NamedTuple):
     price_steps: tuple[int, ...] = (15, 60, 420, 420, 420, 420, 420, 420)
     first_rounds: int = 2
     whole_s: float = 2.0
-    rounds: int = 3
+    few_steps: int = 1500
     least_s: float = 2.0
     groups: int = 16
     least_price: float = 0.05

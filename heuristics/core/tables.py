@@ -3,7 +3,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +28,6 @@ NONE = -1
 """Stands for no index in arrays of indices."""
 Records = NDArray[Any]
 """A structured array."""
-SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
-"""The sides by which ``searchsorted`` tells where equal numbers begin and where they end."""
 MARGIN = 1 - TOLERANCE
 """The part of their capacity for which segments are planned; the rest leaves room for rounding."""
 
@@ -258,7 +256,8 @@ def _settings_table(settings: Sequence[tuple[int, Setting]], of_ways: Ints) -> R
     found["processes"] = [min(one.processes, UNLIMITED) for _, one in settings]
     with_points = np.array([one.points is not None for _, one in settings], bool)
     found["points"] = np.where(with_points, np.cumsum(with_points) - 1, NONE)
-    found["first"], found["end"] = (np.searchsorted(of_ways, np.arange(len(settings)), side) for side in SIDES)
+    found["first"] = np.searchsorted(of_ways, np.arange(len(settings)))
+    found["end"] = np.searchsorted(of_ways, np.arange(len(settings)), "right")
     ends = np.cumsum([0, *(len(one.patterns or ()) for _, one in settings)])
     found["first_pattern"], found["end_pattern"] = ends[:-1], ends[1:]
     return found

@@ -12,10 +12,11 @@ from provision.heuristics.core.ruin import best_division, furnish, improve, with
 from provision.heuristics.core.schedule import SCHEDULE
 from provision.heuristics.core.state import State, empty_state, kept, uncarried
 from provision.heuristics.core.tables import NONE, SliceModel
-from provision.models.base.clock import NEVER, Deadline
+from provision.models.base.clock import NEVER, Deadline, Stopwatch
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan, Replica
 from provision.models.problem.objective import objective_of
+from provision.models.problem.search import Incumbent, Search, Termination
 from provision.models.problem.workload import LEAST_RPS
 
 
@@ -82,6 +83,22 @@ class Walk:
         if self.best is not None:
             return float(self.weights[self.best.entry].sum())
         return None if self.start is None else objective_of(self.instance).value(self.start)
+
+    def go(self, search: Search, most: float = np.inf) -> Termination:
+        """Take steps until a plan is proven by the bound of a Search, its time is over, the walk has taken ``most``
+        steps in all, or nothing is left to try; return why it ended. Better values are reported. A later call goes on
+        where this call ended.
+        """
+        steps, self.bound = 1, search.bound or 0.0
+        search.report(Incumbent(self.value, search.bound))
+        while self.taken < most and not self.ended and not objective_of(self.instance).proved(self.value, search.bound):
+            if not search.left_s:
+                return "time_limit"
+            many, watch = int(min(steps, most - self.taken)), Stopwatch()
+            if self.step(many):
+                search.report(Incumbent(self.value, search.bound))
+            steps = max(int(many * SCHEDULE.chunk_s / max(watch.elapsed_s, SCHEDULE.chunk_s / 2)), 1)
+        return "completed"
 
     def step(self, steps: int) -> bool:
         """Take this number of steps; return whether they found a better plan."""

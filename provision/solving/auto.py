@@ -47,7 +47,7 @@ def run(instance: Instance, search: Search) -> Outcome:
         found = step(instance, _onward(progress, min(seconds, left_s)))
         built, reason = built + found.build_seconds, found.reason or reason
         if found.status == "infeasible" and progress.plan is None:
-            told = what_fits(instance, greedy.METHODS[0], progress.search.apart(SCHEDULE.explain_s))
+            told = what_fits(instance, progress.search.apart(SCHEDULE.explain_s))
             return replace(found, reason=found.reason + told)
         progress.offer(found.plan)
         progress.prove(found.bound)
@@ -57,8 +57,7 @@ def run(instance: Instance, search: Search) -> Outcome:
     ended = "proved" if progress.proved else ended
     if progress.plan is not None and ended in ("proved", "completed") and slack:
         seconds = max(SCHEDULE.slack_s, SCHEDULE.slack_part * progress.search.elapsed_s)
-        progress.plan = with_slack(instance, progress.plan, progress.bound, greedy.solve,
-                                   progress.search.anew(time_limit_s=min(seconds, progress.search.left_s)))
+        progress.plan = with_slack(instance, progress.plan, progress.bound, progress.search.apart(seconds))
     return progress.outcome(ended, reason, built)
 
 
@@ -154,7 +153,6 @@ def _onward(progress: Progress, seconds: float) -> Search:
     return progress.search.anew(time_limit_s=seconds, start=progress.plan, bound=progress.bound, report=report)
 
 
-PARAMETERS = {"slack": "yes"}
 METHODS = (
     Method(
         name="auto",
@@ -165,6 +163,6 @@ METHODS = (
         features=ISOLATED | {"tokens", "max_replicas", "interference", "gpulets", "other_sharing", "share_slices",
                              "random_interference", "random_turns", "random_slices", "survive",
                              "even_replicas", "max_throughput", "full_batches", "places"},
-        parameters=PARAMETERS,
+        parameters={"slack": "yes"},
     ),
 )

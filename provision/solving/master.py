@@ -167,8 +167,7 @@ def _walk(progress: Progress, patience: float = math.inf) -> master.Turn:
                 walks[:] = [lns.begun(instance, search, patience)]
             except TimeIsUpError:
                 return False
-        walks[0].bound = progress.bound or 0.0
-        ended = lns.walked(walks[0], replace(search.apart(seconds), bound=progress.bound), math.inf)
+        ended = walks[0].go(replace(search.apart(seconds), bound=progress.bound))
         progress.offer(walks[0].plan(lns.NAME))
         return ended == "time_limit"
 

@@ -3,41 +3,42 @@ that is too small could carry.
 
 Under half_slo a plan may run its replicas at full throughput, where queues of random arrivals grow without limit. So
 the spare capacity of the plan's GPUs is divided among all workloads: bisection finds the largest headroom, the same for
-all workloads, with which a quick method still finds a plan of the same cost.
+all workloads, with which greedy still finds a plan of the same cost.
 """
 
 import math
 from collections.abc import Callable
 
+from provision.heuristics.core import greedy
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
-from provision.models.problem.method import Method, needs
+from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.policy import MOST_HEADROOM
-from provision.models.problem.search import Outcome, Search
+from provision.models.problem.search import Search
 from provision.solving.schedule import SCHEDULE
 from provision.solving.steps import valid_for, where_able
 
+GREEDY = where_able(greedy.METHODS[0])
+"""Makes the quick plans."""
 
-def with_slack(instance: Instance, plan: Plan, bound: float | None, step: Callable[[Instance, Search], Outcome],
-               control: Search) -> Plan:
+
+def with_slack(instance: Instance, plan: Plan, bound: float | None, control: Search) -> Plan:
     """A plan of the same cost with more slack, or the plan itself.
 
     Parameters
     ----------
     instance, plan, bound
-        The problem, its best plan, and a proven bound on the objective. It holds with more traffic too, so a quick
-        method may end at a plan of this cost.
-    step
-        The entry function of a quick method; it is called several times.
+        The problem, its best plan, and a proven bound on the objective. It holds with more traffic too, so greedy may
+        end at a plan of this cost.
     control
         The Search, whose time limit ends the search for slack.
     """
     best, value = [plan], objective_of(instance).value
 
     def fits(extra: float) -> bool:
-        found = _at(instance, extra, step, control.apart().anew(bound=bound))
+        found = _at(instance, extra, control.apart().anew(bound=bound))
         if found is None or value(found) > value(plan):
             return False
         best.append(found)
@@ -60,10 +61,10 @@ def _largest(most: float, workloads: int, control: Search, fits: Callable[[float
     return low
 
 
-def what_fits(instance: Instance, method: Method, control: Search) -> str:
-    """How to go on after "the fleet is too small": the largest part of all rates for which a quick method finds a plan.
-    Empty if it finds none or there are too many workloads, if it cannot plan the instance, or for workflows, whose
-    bursts it does not plan for.
+def what_fits(instance: Instance, control: Search) -> str:
+    """How to go on after "the fleet is too small": the largest part of all rates for which greedy finds a plan. Empty
+    if it finds none or there are too many workloads, if it cannot plan the instance, or for workflows, whose bursts it
+    does not plan for.
     """
     if instance.workflows:
         return ""
@@ -71,20 +72,20 @@ def what_fits(instance: Instance, method: Method, control: Search) -> str:
     def fits(part: float) -> bool:
         rates = [one.model_copy(update={"rate_rps": one.rate_rps * part}) for one in instance.workloads]
         few = instance.replace(workloads=rates)
-        return valid_for(few, where_able(method)(few, control.apart()).plan) is not None
+        return valid_for(few, GREEDY(few, control.apart()).plan) is not None
 
     low = _largest(1.0, len(instance.workloads), control, fits)
     return f"; all rates at {math.floor(1000 * low) / 10:g} % of what is asked would fit" if low else ""
 
 
-def _at(instance: Instance, extra: float, step: Callable[[Instance, Search], Outcome], control: Search) -> Plan | None:
+def _at(instance: Instance, extra: float, control: Search) -> Plan | None:
     """A plan that could carry traffic higher by the fraction ``extra``, but with the stated rates routed to its
     replicas; None if none is found.
     """
     headroom = (1 + instance.policy.headroom) * (1 + extra) - 1
     if headroom > MOST_HEADROOM:
         return None
-    found = step(instance.with_policy(headroom=headroom), control)
+    found = GREEDY(instance.with_policy(headroom=headroom), control)
     plan = found.plan and found.plan.with_rates(dict.fromkeys(instance.workload, 1 / (1 + extra)))
     return valid_for(instance, plan)
 

@@ -141,17 +141,17 @@ def solve(
     replay = instance.random_arrivals if replay is None else replay
     task = Task(instance, chosen, settings, time_limit_s, seed, begin, replay, watch, gap, kept, executor)
     with stoppable(*SIGNALS[:1 + strict]) as stop:
-        listener = Listener(report, stop)
-        voice = Voice(listener, tell)
+        failures = list[Exception]()
+        voice = Voice(_guarded(report, stop, failures), tell)
         if not strict or kept is not None or not can_fork():
-            return listener.noted(task.result(voice))
+            return _noted(task.result(voice), failures)
         with limited(task.left_s * SOLVE.tables) as tables:
             told = told_by(partial(task.limited_result, tables), task.left_s, voice)
             tables.end()
             result = task.result_of(told, stop)
             if told.result is None and tables.coarse:
                 result = replace(result, notes=(*result.notes, COARSE))
-            return listener.noted(result)
+            return _noted(result, failures)
 
 
 @dataclass(frozen=True)
@@ -297,33 +297,33 @@ class Task:
         )
 
 
-class Listener:
-    """Passes incumbents on to a callback. An exception in the callback stops the search, but the best plan is kept."""
-
-    def __init__(self, report: Callable[[Incumbent], None] | None, stop: Stop) -> None:
-        self.report, self.stop = report, stop
-        self.failure: Exception | None = None
-
-    def __call__(self, news: Incumbent) -> None:
-        """Pass on an incumbent."""
-        if self.report is None or self.failure is not None:
+def _guarded(report: Callable[[Incumbent], None] | None, stop: Stop, failures: list[Exception]
+             ) -> Callable[[Incumbent], None]:
+    """The callback ``report``. The first exception that it raises is added to ``failures`` and stops the search, which
+    keeps its best plan.
+    """
+    def heard(news: Incumbent) -> None:
+        if report is None or failures:
             return
         try:
-            self.report(news)
+            report(news)
         except KeyboardInterrupt:
-            self.stop.ask()
+            stop.ask()
         except Exception as error:
-            self.failure = error
-            self.stop.ask()
+            failures.append(error)
+            stop.ask()
 
-    def noted(self, result: Result) -> Result:
-        """A Result with a note on the exception of the callback, if there was one; without a plan it is raised."""
-        if self.failure is None:
-            return result
+    return heard
+
+
+def _noted(result: Result, failures: Sequence[Exception]) -> Result:
+    """A Result with a note on the exception of the callback, if there was one; without a plan it is raised."""
+    for failure in failures:
         if result.plan is None:
-            raise self.failure
-        what = f"{type(self.failure).__name__}: {self.failure}"
-        return replace(result, notes=(*result.notes, f"the report callback raised {what}; the search was ended there"))
+            raise failure
+        what = f"the report callback raised {type(failure).__name__}: {failure}; the search was ended there"
+        result = replace(result, notes=(*result.notes, what))
+    return result
 
 
 def _chosen(method: str | Method | Callable[[Instance, Search], Outcome]) -> Method:
