@@ -41,7 +41,8 @@ class Slot(NamedTuple):
     tried, points
         (places,), the units and operating points that are tried.
     failing
-        (roles,), at the easiest role of a class: the easiest role of the class that is known to fail.
+        (roles,), at the position of the easiest role of a chain: the position of the easiest role that is known to
+        fail.
     ways, parts
         (places,), as in State.
     """
@@ -117,8 +118,8 @@ def holds(tables: SliceTables, number: int, slot: Slot, held: int, role: int) ->
     """Whether a role finds an operating point beside the ``held`` replicas of a slot, at a setting whose replicas slow
     each other.
 
-    If so, the slot keeps the units of all replicas. If not, no harder role of its class does either; bisection finds
-    the easiest role of the class that fails, and the slot notes it.
+    If so, the slot keeps the units of all replicas. If not, no harder role of its chain does either; bisection finds
+    the easiest role that fails, and the slot notes it.
     """
     points = points_of(tables.joined, tables.settings[number].points)
     if settles(points, slot, held, role):
@@ -126,9 +127,9 @@ def holds(tables: SliceTables, number: int, slot: Slot, held: int, role: int) ->
             slot.units[at] = slot.tried[at]
         return True
     easiest = tables.easiest[role]
-    slot.failing[easiest], holding, middle = role, easiest + 1, easiest
+    slot.failing[easiest], holding, middle = tables.rank[role], easiest + 1, easiest
     while slot.failing[easiest] + 1 < holding:
-        if settles(points, slot, held, middle):
+        if settles(points, slot, held, tables.order[middle]):
             holding = middle
         else:
             slot.failing[easiest] = middle
@@ -243,7 +244,7 @@ def next_way(tables: SliceTables, number: int, factor: Floats, dense: bool, slot
             way, many = tables.ways[at], slot.counts[at - setting.first]
             if way.processes > slot.spare[1] or way.memory_gib > slot.spare[2] or many >= way.limit:
                 continue
-            if setting.points != NONE and way.role <= slot.failing[tables.easiest[way.role]]:
+            if setting.points != NONE and tables.rank[way.role] <= slot.failing[tables.easiest[way.role]]:
                 continue
             if role != NONE and way.role != role:
                 continue

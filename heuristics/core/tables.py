@@ -87,9 +87,10 @@ class SliceTables(NamedTuple):
         (patterns, places), the roles of patterns, then NONE; the patterns of a setting are side by side.
     joined
         The tables of operating points of all settings.
-    easiest
-        (roles,), the easiest role of each role's class, the last one of its class. If a role finds no operating point
-        on a slice, neither does a harder one of its class, which comes before it.
+    order, rank, easiest
+        (roles,), the roles in chains, each from its hardest to its easiest role; for each role its position in this
+        order; and the position of the easiest role of its chain. If a role finds no operating point on a slice, neither
+        does a harder role of its chain.
     slots, entry
         (partitions, slice types), the slots of each partition; and (partitions,), its fleet entry.
     schedule
@@ -104,6 +105,8 @@ class SliceTables(NamedTuple):
     price: Floats
     patterns: Ints
     joined: JoinedPoints
+    order: Ints
+    rank: Ints
     easiest: Ints
     slots: Ints
     entry: Ints
@@ -165,12 +168,13 @@ class SliceModel:
         rows["most"] = [min(group.most, UNLIMITED) for group in groups]
         partitions = partitions_of(instance, segments)
         points = [one.points for _, one in self.settings if one.points is not None]
+        order, easiest = _chains(problem, ways) if points else np.zeros((2, 1), np.int64)
         return SliceTables(
             rows=rows, settings=settings, ways=ways, of_row=np.searchsorted(each, begins),
             segment=np.ascontiguousarray(segment),
             price=_prices(segment, price, rows["cap"], ways, taken * price[settings["slice_type"][at]], linear),
             patterns=_patterns([one for _, one in self.settings]), joined=joined(points),
-            easiest=_easiest(problem) if points else np.zeros(1, np.int64),
+            order=order, rank=np.argsort(order), easiest=easiest,
             slots=np.ascontiguousarray(partitions.slots), entry=np.ascontiguousarray(partitions.entry),
             schedule=schedule,
         )
@@ -270,11 +274,23 @@ def _patterns(settings: Sequence[Setting]) -> Ints:
     return np.array([[*one, *[NONE] * (width - len(one))] for one in every], np.int64).reshape(-1, width)
 
 
-def _easiest(problem: Problem) -> Ints:
-    """(roles,), the index of the easiest role of each role's workload class; roles are sorted by class."""
-    numbers = {one: number for number, one in enumerate(dict.fromkeys(role.workload_class for role in problem.roles))}
-    number = np.array([numbers[role.workload_class] for role in problem.roles])
-    return np.searchsorted(number, number, "right") - 1
+def _chains(problem: Problem, ways: Records) -> tuple[Ints, Ints]:
+    """The roles in chains, and for each role the position of its chain's easiest role in this order; (roles,) each.
+
+    A chain goes from the hardest to the easiest role. If a role fits nowhere beside the replicas of a slice, the search
+    does not try the harder ones of its chain. Usually the roles of a workload class are a chain, from the highest to
+    the lowest rate; then a harder role surely fails. With more than ``SCHEDULE.classes`` classes, all roles of the same
+    models are one chain, from the largest to the smallest share of a slice that they take alone; then it only likely
+    fails, but the number of trials no longer grows with the number of different SLOs.
+    """
+    roles, many = problem.roles, len(problem.classes) > SCHEDULE.classes
+    numbers: dict[Any, int] = {}
+    chain = np.array([numbers.setdefault(one.models if many else one.workload_class, len(numbers)) for one in roles])
+    share = np.zeros(len(roles))
+    np.maximum.at(share, ways["role"], ways["busy"] * ways["most"] if many else 0.0)
+    order = np.lexsort([-share, chain])
+    last = np.searchsorted(chain[order], np.arange(len(numbers)), "right") - 1
+    return order, last[chain]
 
 
 def _slice_prices(instance: Instance, slice_types: Sequence[SliceType]) -> Floats:
