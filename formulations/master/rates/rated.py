@@ -194,7 +194,7 @@ class RatedSearch:
         With ``counts``, these numbers of GPUs of each type are free of charge in the linear programs.
         """
         master, left, begin = self.master, self.master.all, self.met
-        while (left.rps > 0).any() or (left.least > 0).any():
+        while (left.rps > 0).any() or (left.least[master.asked_for] > 0).any():
             found = master.relaxed(left, counts, begin, planned=True)
             if found is None or self.search.left_s <= 0:
                 return

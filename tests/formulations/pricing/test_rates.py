@@ -17,6 +17,7 @@ from provision.models.plans.plan import Plan, Replica, Slice
 from provision.models.problem.instance import Instance
 from provision.models.problem.prediction import carried_rps, predict_slice
 from provision.models.problem.search import Search
+from provision.verification.verify import verify
 
 FLEET = [{"gpu": "v100", "price_per_hour": 3.06}, {"gpu": "t4", "price_per_hour": 0.53}]
 A100 = {"gpu": "a100-80gb", "price_per_hour": 5.12}
@@ -130,3 +131,13 @@ def test_a_search_begins_with_a_plan_and_ends_with_its_proof():
     plans = list(rated.plans())
     assert isinstance(plans[0], Plan)
     assert rated.best == rated.bound
+
+
+def test_dives_end_where_alike_workloads_need_a_replica_each():
+    base = provision.read("gpulets-equal")
+    workloads = [one.model_copy(update={"name": f"{one.name}-{copy}"}) for copy in range(3) for one in base.workloads]
+    fleet = [one.model_copy(update={"count": None}) for one in base.fleet]
+    instance = base.replace(workloads=workloads, fleet=fleet).with_policy(latency_budget="queueing")
+    plans = [one for one in RatedSearch(problem := Problem(instance), rated_oracles(problem, NEVER), Search(10.0),
+                                        "master").plans() if one is not None]
+    assert plans and all(verify(instance, one).ok for one in plans)
