@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from provision.formulations.pricing.mps.offers import PlaceValues, forgiving, padded, value_at
+from provision.formulations.pricing.mps.offers import PlaceValues, forgiving, padded
 from provision.formulations.pricing.mps.rate_lists import small_patterns
 from provision.formulations.pricing.mps.rate_points import together_rps
 from provision.formulations.search.problem import Problem
@@ -22,12 +22,11 @@ from provision.formulations.search.type_counts import TypeCounts
 from provision.formulations.values.classes import WorkloadClass, classes_of
 from provision.formulations.values.nodes import ValueNodes, least_value, node_rates
 from provision.formulations.values.patterns import Patterns
-from provision.formulations.values.program import Prices, ValueProgram
+from provision.formulations.values.program import Prices, ValueProgram, cells_of, worth_of
 from provision.formulations.values.schedule import SCHEDULE
-from provision.models.base.arrays import Floats, Ints
+from provision.models.base.arrays import Floats
 from provision.models.base.clock import Deadline, Stopwatch
-from provision.models.base.compiled import compiled
-from provision.models.base.tolerances import DUST, FORGIVEN, MISSING, SOLVER
+from provision.models.base.tolerances import DUST, FORGIVEN, MISSING
 from provision.models.performance.colocation import Colocation
 from provision.models.performance.igniter import IgniterProfiles
 from provision.models.problem.instance import Instance
@@ -55,8 +54,8 @@ class ValueBound:
         The values of replicas that proved the best bound (None before the first round), the prices from which they
         came, (pools,) what no GPU is worth more than at these values, and the bound in multiples of the dearest GPU's
         price.
-    patterns, entered
-        The patterns found so far, and those that are columns of the linear program.
+    patterns
+        The patterns found so far.
     """
 
     def __init__(self, instance: Instance, classes: Sequence[WorkloadClass]) -> None:
@@ -73,9 +72,9 @@ class ValueBound:
         self.kind = np.array([number.setdefault(
             (one.models, instance.policy.traffic_of(one), one.max_replicas == 1), len(number)) for one in first])
         self.slos_ms = np.array([one.slo_ms[1] for one in classes])
-        self.patterns, self.entered = Patterns(problem), np.zeros(0, int)
+        self.patterns = Patterns(problem)
         self.most_rps = self._begin()
-        self.nodes, self.program = self._grid(None)
+        self.program = self._program(None)
 
     def _begin(self) -> Floats:
         """Add a pattern of one replica with all units for each class and model. Return (kinds,) the most requests/s of
@@ -89,9 +88,9 @@ class ValueBound:
         return np.array([best_rps[self.kind == one].max() * bool((best_rps[self.kind == one] > 0).all())
                          for one in range(self.kind.max() + 1)])
 
-    def _grid(self, before: ValueNodes | None) -> tuple[ValueNodes, ValueProgram]:
-        """The nodes with the present number of rates, and the program over patterns of one replica and known
-        columns. If there were nodes ``before``, the prices of the best bound are carried over from them.
+    def _program(self, before: ValueProgram | None) -> ValueProgram:
+        """The program with the present number of rates. If there was one ``before``, its patterns and the prices of the
+        best bound are carried over.
         """
         fine, numbers = SCHEDULE.fineness[self.finer], range(self.kind.max() + 1)
         steps = np.array([fine.steps and bool(self.single[self.kind == one].all()) for one in numbers])
@@ -102,18 +101,15 @@ class ValueBound:
             for rates_rps, rps, step in zip(rates, self.most_rps, steps, strict=True)]), steps, SCHEDULE.slos)
         values = nodes.levels[nodes.of_node].ravel()
         if before is not None and self.center is not None:
-            values = nodes.taken_over(before, self.center.nodes)
+            values = nodes.taken_over(before.nodes, self.center.nodes)
             self.center = self.center._replace(nodes=values)
-        program = ValueProgram(self.problem, nodes, self.classes, values, fine.cells)
-        self._enter(program, np.union1d(self.entered, self.patterns.alone))
+        near = (2 * (nodes.lower + nodes.above)).astype(int)  # half of the interval between two SLOs of nodes
+        cells = cells_of(self.classes, self.kind, near, fine.cells, steps, highest=False)
+        program = ValueProgram(self.patterns, np.zeros(0, int) if before is None else before.entered, nodes, cells,
+                               values)
         served, slice_type = np.nonzero(self.problem.single_rps)
         program.add_patterns(slice_type, served[:, None], self.problem.single_rps[served, slice_type][:, None])
-        return nodes, program
-
-    def _enter(self, program: ValueProgram, rows: Ints) -> None:
-        """Enter patterns as columns of a program."""
-        known, self.entered = self.patterns, np.union1d(self.entered, rows)
-        program.add_patterns(known.slice_types[known.file[rows]], known.of_class[rows], known.rps[rows])
+        return program
 
     def rounds(self, until: Deadline) -> Iterator[float]:
         """Yield the proven bound, in units of price, after every round of pricing.
@@ -126,14 +122,14 @@ class ValueBound:
         more = bool((self.most_rps > 0).all()) and not self.closed
         while more and (self.values is None or self.next_s < until.left_s):
             watch = Stopwatch()
-            duals = self._solved(until)
+            duals = self.program.priced(until, SCHEDULE.first, SCHEDULE.best, SCHEDULE.over)
             self.closed = duals is None
             if duals is None or (self.values is not None and self.priced_s > until.left_s):
                 return
             if self.best > self.program.value * (1 - SCHEDULE.far):
                 duals = duals.between(self.center)
             solved_s = watch.elapsed_s
-            more, self.next_s = self._prove(duals, self.nodes.of_classes(duals.nodes)), watch.elapsed_s
+            more, self.next_s = self._prove(duals, self.program.nodes.of_classes(duals.nodes)), watch.elapsed_s
             self.priced_s = self.next_s - solved_s
             yield self.proof.bound
             if not more or self.best > self.program.value * (1 - SCHEDULE.fineness[self.finer].within):
@@ -157,40 +153,12 @@ class ValueBound:
                 break
         return not self.ended and self.next_s < search.left_s
 
-    def _solved(self, until: Deadline) -> Prices | None:
-        """The duals of the linear program over all patterns found so far, and over those that quick pricing finds
-        until a deadline; None if it has no solution.
-        """
-        over, known = math.inf, -1
-        while (duals := self.program.solved()) is not None:
-            values = self.nodes.of_classes(duals.nodes)
-            new = self._worthy(duals, values)
-            self._enter(self.program, new)
-            if len(new) and not until.over:
-                continue
-            if over < SCHEDULE.over or until.over or len(self.patterns) == known:
-                break
-            known, over, prices = len(self.patterns), 0.0, duals.slices[self.patterns.slice_types].tolist()
-            for file, price in enumerate(prices):
-                _, worth = self.patterns.price(file, values, price, SCHEDULE.first, SCHEDULE.best)
-                over = max(over, worth / price - 1 if price > 0 else 0.0)
-        return duals
-
-    def _worthy(self, duals: Prices, values: PlaceValues) -> Ints:
-        """The patterns that exceed the price of their slice most and are no columns yet."""
-        known = self.patterns
-        over = worth_of(known.of_class, known.rps, values)
-        over -= duals.slices[known.slice_types[known.file]] * (1 + SOLVER)
-        over[self.entered] = 0.0
-        best = np.argsort(-over, kind="stable")[: SCHEDULE.best]
-        return best[over[best] > 0]
-
     def _refined(self) -> bool:
         """Go on with a finer program; return whether there is one."""
-        if self.finer + 1 == len(SCHEDULE.fineness) or self.nodes.steps.all():
+        if self.finer + 1 == len(SCHEDULE.fineness) or self.program.nodes.steps.all():
             return False
         self.finer += 1
-        self.nodes, self.program = self._grid(self.nodes)
+        self.program = self._program(self.program)
         return True
 
     def _prove(self, duals: Prices, values: PlaceValues) -> bool:
@@ -235,18 +203,6 @@ class ValueBound:
         counts = np.zeros((len(rates_rps), values.rps.shape[1]), int)
         least: Floats = least_value(values.rps[at], values.value[at], rates_rps * (1 - MISSING), counts)
         return least
-
-
-@compiled
-def worth_of(of_class: Ints, rps: Floats, values: PlaceValues) -> Floats:
-    """(patterns,) the values of patterns, given as (patterns, places) classes, negative at empty places, and rates."""
-    found = np.zeros(len(rps))
-    for row in range(len(rps)):
-        for place in range(rps.shape[1]):
-            one = of_class[row, place]
-            if one >= 0:
-                found[row] += value_at(values.rps[one], values.value[one], rps[row, place])
-    return found
 
 
 FEATURES = {"several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas",

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.formulations.search.problem import Group
-from provision.models.base.arrays import Floats, Ints
+from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.tolerances import DUST, FORGIVEN
 from provision.models.problem.instance import Instance
 
@@ -28,6 +28,10 @@ class WorkloadClass(NamedTuple):
     slo_ms: tuple[float, float]
     members: Ints
     rates_rps: Floats
+
+    def only(self, kept: Bools) -> "WorkloadClass":
+        """The class of some of its workloads; ``kept`` (members,) tells which."""
+        return self._replace(members=self.members[kept], rates_rps=self.rates_rps[kept])
 
     def group(self, longest: bool) -> Group:
         """The class as one Group of the highest rate, with its longest or its shortest SLO, without replica limits.

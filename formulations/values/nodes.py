@@ -100,12 +100,16 @@ class ValueNodes:
         return np.concatenate([np.interp(self.levels[kind], before.levels[kind], row)
                                for kind, row in zip(self.of_node, before.table(values), strict=True)])
 
-    def of_classes(self, values: Floats) -> PlaceValues:
-        """The values of places of all classes as piecewise linear functions, given the nodes' values (rows,)."""
+    def linear(self, values: Floats) -> PlaceValues:
+        """The values of places of all classes, linear between all levels, given the nodes' values (rows,)."""
         table = self.table(values)
         upper = np.minimum(self.lower + 1, len(table) - 1)
         above = self.above[:, None]
-        levels, value = self.levels[self.kind], table[self.lower] * (1 - above) + table[upper] * above
+        return place_values(self.levels[self.kind], table[self.lower] * (1 - above) + table[upper] * above)
+
+    def of_classes(self, values: Floats) -> PlaceValues:
+        """The values of places of all classes as piecewise linear functions, given the nodes' values (rows,)."""
+        levels, value, *_ = self.linear(values)
         if self.steps.any():
             rise = np.where(self.steps[self.kind][:, None], 1 - RISE, 0.5)
             between = levels[:, :-1] * (1 - rise) + levels[:, 1:] * rise
@@ -149,7 +153,7 @@ STEPS = 1000
 def least_value(rps: Floats, value: Floats, rates_rps: Floats, counts: Ints) -> Floats:
     """(rates,) the least value of a replica set for each rate.
 
-    ``counts`` (rates, levels + 1) is overwritten by the replicas of the set at each level; the last entry is 0.
+    ``counts`` (rates, levels) is overwritten by the replicas of the set at each level.
     The replica between levels carries the rest.
     """
     levels, step = len(rps), rps[-1] / STEPS

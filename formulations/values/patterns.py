@@ -39,7 +39,7 @@ class Patterns:
     """
 
     def __init__(self, problem: Problem, part: float = 1.0) -> None:
-        types = problem.segments.slice_types
+        self.problem, types = problem, problem.segments.slice_types
         pairs = [(one.slice_type, whole_gpu_patterns(problem, types[one.slice_type], one.data).points)
                  for one in problem.shareable if types[one.slice_type].profile == WHOLE]
         pairs = [(slice_type, points) for slice_type, points in pairs if len(points.units)]

@@ -1,16 +1,21 @@
-"""The linear program whose duals are the prices of replicas: its rows, and its columns so far.
+"""The linear program of prices and plans of many workloads: its rows, and its columns so far.
 
     minimise   price of the GPUs
     types      GPUs of all tiers of a type  >=  those in its partitions
     slices     slices of type k in the partitions  >=  patterns on k
-    nodes      replicas of patterns, as weights of the nodes next to them  >=  replicas of replica sets, likewise
+    nodes      replicas of patterns, as weights of the nodes next to them, and those left over  >=  replicas of replica
+               sets, likewise
     demand     replica sets of the workloads of a cell  >=  number of these workloads
 
 The duals of the nodes are the values of replicas (`nodes`). A cell has similar workloads, which count with their mean
-rate. The program only chooses the prices, so cells need not be exact.
+rate in programs of bounds: these only choose the prices, so cells need not be exact. In programs of plans, workloads
+count with the highest rate of their cell, and replicas between two levels with the next lower one if they are of
+patterns, with the next higher one if they are of replica sets.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -18,19 +23,25 @@ from scipy.sparse import coo_array, csc_array, hstack
 
 from provision.formulations.linear.restricted import Columns, RestrictedMaster
 from provision.formulations.pricing.mps.offers import PlaceValues, value_at
-from provision.formulations.search.problem import Problem
+from provision.formulations.pricing.mps.pricing import Effort
 from provision.formulations.values.classes import WorkloadClass, bins
 from provision.formulations.values.nodes import ValueNodes, least_value
+from provision.formulations.values.patterns import Patterns
 from provision.formulations.values.schedule import SCHEDULE
-from provision.models.base.arrays import Floats, Ints
+from provision.models.base.arrays import Bools, Floats, Ints
+from provision.models.base.clock import Deadline
+from provision.models.base.compiled import compiled
+from provision.models.base.tolerances import DUST, SOLVER
 
 
 class Cell(NamedTuple):
-    """Similar workloads: a class, their mean rate, and their number."""
+    """Similar workloads: a class, the rate with which they count, and their positions among the workloads of all
+    classes, one class after the other.
+    """
 
     of_class: int
     rate_rps: float
-    many: int
+    workloads: Ints
 
 
 class Prices(NamedTuple):
@@ -46,21 +57,33 @@ class Prices(NamedTuple):
                                                    for one, its in zip(self, other, strict=True)))
 
 
+class ReplicaSet(NamedTuple):
+    """A replica set of the workloads of a cell, by number: the requests/s of its replicas, highest first; and how often
+    it is used.
+    """
+
+    cell: int
+    rps: tuple[float, ...]
+    many: float
+
+
 class ValueProgram:
     """The linear program.
 
     Parameters
     ----------
-    problem
-        The Problem of the classes, which has the pools.
+    patterns
+        The patterns, some of which are columns.
+    entered
+        The indices of those that are columns to begin with; patterns of one replica are columns, too.
     nodes
         The nodes of the values.
-    classes
-        The classes that the nodes are for.
+    cells
+        The cells of all workloads.
     values
         (rows,) values of the nodes, at which the first replica sets are the cheapest.
-    cells
-        The most ranges of rates of similar workloads, a cell each.
+    spare
+        (rows,) for a plan, the replicas that are left over; None for a bound.
 
     Attributes
     ----------
@@ -68,23 +91,29 @@ class ValueProgram:
         The value of the last solution, in multiples of the dearest GPU's price.
     """
 
-    def __init__(self, problem: Problem, nodes: ValueNodes, classes: Sequence[WorkloadClass], values: Floats,
-                 cells: int) -> None:
-        self.nodes, self.rows, self.cells = nodes, nodes.shape[0] * nodes.shape[1], _cells(nodes, classes, cells)
-        self.single = [bool(nodes.steps[nodes.kind[one.of_class]]) for one in self.cells]
-        self.master = RestrictedMaster(problem, nodes=np.zeros(self.rows),
-                                       demand=np.array([one.many for one in self.cells], float))
+    def __init__(self, patterns: Patterns, entered: Ints, nodes: ValueNodes, cells: Sequence[Cell], values: Floats,
+                 spare: Floats | None = None) -> None:
+        self.patterns, self.nodes, self.cells, self.plans = patterns, nodes, cells, spare is not None
+        self.rows = nodes.shape[0] * nodes.shape[1]
+        self.master = RestrictedMaster(patterns.problem, nodes=np.zeros(self.rows) if spare is None else -spare,
+                                       demand=np.array([len(one.workloads) for one in cells], float))
         self.fixed = [self.master.tiers(), self.master.partitions, self._moves()]
-        self.found, self.value = self.master.columns(np.zeros(0)), 0.0
-        self._add_sets(nodes.of_classes(values), np.full(len(self.cells), np.inf))
+        self.found, self.value, self.x = self.master.columns(np.zeros(0)), 0.0, np.zeros(0)
+        self.entered, self.first = np.zeros(0, int), dict[int, int]()
+        self.sets: dict[int, tuple[int, Floats]] = {}
+        self._add_sets(nodes.linear(values), np.full(len(cells), np.inf))
+        self.enter(np.union1d(entered, patterns.alone))
 
-    def __len__(self) -> int:
-        """The number of columns."""
-        return len(self.found.cost)
+    def enter(self, rows: Ints) -> None:
+        """Enter patterns as columns."""
+        known, first = self.patterns, len(self.found.cost)
+        self.first |= dict(zip(rows.tolist(), range(first, first + len(rows)), strict=True))
+        self.entered = np.union1d(self.entered, rows)
+        self.add_patterns(known.slice_types[known.file[rows]], known.of_class[rows], known.rps[rows])
 
     def add_patterns(self, slice_type: Ints, of_class: Ints, rps: Floats) -> None:
-        """Add patterns: (patterns,) their slice types, and (patterns, places) classes, negative at empty places, and
-        requests/s.
+        """Add columns of patterns: (patterns,) their slice types, and (patterns, places) classes, negative at empty
+        places, and requests/s.
         """
         pattern, place = np.nonzero(of_class >= 0)
         rows, weights = self.nodes.parts(of_class[pattern, place], rps[pattern, place])
@@ -94,16 +123,50 @@ class ValueProgram:
                   np.append(np.repeat(pattern, rows.shape[1]), every),
                   np.append(weights.ravel(), np.full(len(every), -1.0)), len(every))
 
-    def solved(self) -> Prices | None:
-        """The duals at an optimum, after the replica sets that lower it are added; None if there is no solution."""
-        for _ in range(SCHEDULE.set_rounds):
-            found = self.master.relaxed([*self.fixed, self.found])
-            if found is None:
-                return None
+    def priced(self, until: Deadline, effort: Effort, best: int, over: float) -> Prices | None:
+        """The duals of an optimum over all patterns found so far, and over those that quick pricing finds until a
+        deadline; None if there is no solution.
+
+        Up to ``best`` patterns of each performance file are priced with an ``effort``, again and again while that
+        lowers the value by the fraction ``over``.
+        """
+        patterns, before, priced = self.patterns, math.inf, math.inf
+        while (found := self.master.relaxed([*self.fixed, self.found])) is not None:
             self.value, (_, slices, nodes, demand) = found.value, self.master.split(found.duals).values()
-            if not self._add_sets(self.nodes.of_classes(nodes), demand):
-                break
-        return Prices(slices, nodes)
+            self.x, columns = found.x[len(found.x) - len(self.found.cost):], len(self.found.cost)
+            values = self.nodes.of_classes(nodes)
+            self._add_sets(self.nodes.linear(nodes), demand)
+            new, most = self._worthy(slices, values)
+            self.enter(new)
+            gains, before = most > SCHEDULE.over or self.value < before * (1 - SCHEDULE.gain), self.value
+            if gains and len(self.found.cost) > columns and not until.over:
+                continue
+            if until.over or self.value > priced * (1 - over):
+                return Prices(slices, nodes)
+            priced = self.value
+            for file, price in enumerate(slices[patterns.slice_types].tolist()):
+                patterns.price(file, values, price, effort, best)
+        return None
+
+    def used(self) -> tuple[Floats, list[ReplicaSet]]:
+        """The last solution: (patterns,) how often each pattern is used, and the replica sets that are used."""
+        numbers = np.zeros(len(self.patterns))
+        for pattern, column in self.first.items():
+            numbers[pattern] = self.x[column] if column < len(self.x) else 0.0
+        return numbers, [ReplicaSet(number, tuple(rps.tolist()), float(self.x[column]))
+                         for column, (number, rps) in self.sets.items()
+                         if column < len(self.x) and self.x[column] > SOLVER]
+
+    def _worthy(self, slices: Floats, values: PlaceValues) -> tuple[Ints, float]:
+        """The patterns that exceed the price of their slice most and are no columns yet; and the largest excess, as a
+        fraction of this price.
+        """
+        known = self.patterns
+        price = np.maximum(slices[known.slice_types[known.file]], DUST)
+        over = worth_of(known.of_class, known.rps, values) / price - 1
+        over[self.entered] = 0.0
+        best = np.argsort(-over, kind="stable")[: SCHEDULE.best]
+        return best[over[best] > SCHEDULE.slight], float(over.max(initial=0.0))
 
     def _moves(self) -> Columns:
         """Columns that lower a place by a level, and that provide places without rate."""
@@ -119,44 +182,73 @@ class ValueProgram:
         cost = np.zeros(len(self.found.cost) + many)
         self.found = Columns(csc_array(hstack([self.found.matrix, matrix])), cost, cost, np.full(len(cost), np.inf))
 
-    def _add_sets(self, values: PlaceValues, known: Floats) -> bool:
-        """Add for every cell its cheapest replica set, if this costs less than ``known`` (cells,); return whether any
-        was added.
+    def _add_sets(self, values: PlaceValues, known: Floats) -> None:
+        """Add for every cell its cheapest replica set, if this costs less than ``known`` (cells,). ``values`` are
+        linear between levels.
         """
-        nodes, demand = self.master.rows["nodes"].start, self.master.rows["demand"].start
+        nodes, demand, first = self.master.rows["nodes"].start, self.master.rows["demand"].start, len(self.found.cost)
         rows, columns, weights, many = list[Ints](), list[Ints](), list[Floats](), 0
-        for number, (one, single) in enumerate(zip(self.cells, self.single, strict=True)):
-            rps, value = values.rps[one.of_class], values.value[one.of_class]
-            counts, rest = np.zeros((1, len(rps)), int), one.rate_rps
-            if not single:
-                least_value(rps, value, np.array([one.rate_rps]), counts)
-                rest = max(one.rate_rps - float(counts[0] @ rps), 0.0)
-            if counts[0] @ value + value_at(rps, value, rest) >= known[number] * (1 - SCHEDULE.slight):
+        for number, (counts, rest) in enumerate(self._cheapest(values)):
+            at = self.cells[number].of_class
+            rps, value = values.rps[at], values.value[at]
+            if counts @ value + value_at(rps, value, rest) >= known[number] * (1 - SCHEDULE.slight):
                 continue
-            used = np.flatnonzero(counts[0])
-            parts = self.nodes.parts(np.full(len(used) + 1, one.of_class), np.append(rps[used], rest))
+            used = np.flatnonzero(counts)
+            parts = self.nodes.parts(np.full(len(used) + 1, at), np.append(rps[used], rest))
             rows.append(np.append(nodes + parts.rows.ravel(), demand + number))
-            weights.append(np.append(-(parts.weights * np.append(counts[0][used], 1)[:, None]).ravel(), 1.0))
+            weights.append(np.append(-(parts.weights * np.append(counts[used], 1)[:, None]).ravel(), 1.0))
             columns.append(np.full(parts.rows.size + 1, many))
+            held = np.append(np.repeat(rps, counts), rest)
+            self.sets[first + many] = number, np.sort(held[held > 0])[::-1]
             many += 1
         if many:
             self._add(np.concatenate(rows), np.concatenate(columns), np.concatenate(weights), many)
-        return many > 0
+
+    def _cheapest(self, values: PlaceValues) -> Iterator[tuple[Ints, float]]:
+        """Yield the cheapest replica set of every cell: (levels,) its replicas at each level, and the requests/s of one
+        more replica.
+        """
+        for at, several in groupby(self.cells, key=lambda one: one.of_class):
+            rps, rates_rps = values.rps[at], np.array([one.rate_rps for one in several])
+            counts, rests = np.zeros((len(rates_rps), len(rps)), int), rates_rps
+            if self.plans or not self.nodes.steps[self.nodes.kind[at]]:
+                least_value(rps, values.value[at], rates_rps, counts)
+                rests = np.maximum(rates_rps - counts @ rps, 0.0)
+            if self.plans:  # a replica between two levels needs the next higher one
+                counts[rests > rps[-1], -1] += 1
+                rests = np.where(rests > rps[-1], rests - rps[-1], rests)
+                rests = rps[np.searchsorted(rps, rests * (1 - DUST))]
+            yield from zip(counts, rests.tolist(), strict=True)
 
 
-def _cells(nodes: ValueNodes, classes: Sequence[WorkloadClass], ranges: int) -> list[Cell]:
-    """The cells: each has half of the interval between two SLOs of nodes, and one of some ranges of rates, or one rate
-    where each workload has one replica.
+def cells_of(classes: Sequence[WorkloadClass], kind: Ints, near: Ints, ranges: int, single: Bools, highest: bool
+             ) -> list[Cell]:
+    """The cells of all workloads. A cell has the workloads of a ``kind`` (classes,), with one of the values ``near``
+    (classes,), and one of some ranges of rates, or one rate where ``single`` (kinds,) says so. They count with their
+    mean rate, or with the ``highest``.
     """
-    found, near = list[Cell](), (2 * (nodes.lower + nodes.above)).astype(int)
+    found = list[Cell]()
     of_class = np.repeat(np.arange(len(classes)), [len(one.members) for one in classes])
     rates_rps = np.concatenate([one.rates_rps for one in classes])
-    for kind in np.unique(nodes.kind):
-        here = np.flatnonzero(nodes.kind[of_class] == kind)
-        most = len(here) if nodes.steps[kind] else ranges
+    for number in np.unique(kind[of_class]):
+        here = np.flatnonzero(kind[of_class] == number)
+        most = len(here) if single[number] else ranges
         keys = near[of_class[here]] * most + bins(rates_rps[here], most)
         for key in np.unique(keys):
             chosen = here[keys == key]
             middle = int(np.sort(of_class[chosen])[len(chosen) // 2])
-            found.append(Cell(middle, float(rates_rps[chosen].mean()), len(chosen)))
+            rate_rps = rates_rps[chosen].max() if highest else rates_rps[chosen].mean()
+            found.append(Cell(middle, float(rate_rps), chosen))
+    return found
+
+
+@compiled
+def worth_of(of_class: Ints, rps: Floats, values: PlaceValues) -> Floats:
+    """(patterns,) the values of patterns, given as (patterns, places) classes, negative at empty places, and rates."""
+    found = np.zeros(len(rps))
+    for row in range(len(rps)):
+        for place in range(rps.shape[1]):
+            one = of_class[row, place]
+            if one >= 0:
+                found[row] += value_at(values.rps[one], values.value[one], rps[row, place])
     return found

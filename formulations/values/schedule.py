@@ -53,34 +53,32 @@ class ValueSchedule:
     dive
         The fraction of the GPUs that a program uses in fractions, of which whole ones are taken at once. Fewer make
         better plans, and take more programs.
-    priced, quick, few
-        How often patterns are priced in the first pass of a plan, how long that may take, and the most that are added
-        from each file.
+    quick, few
+        How long each pricing of a plan may take, and the most patterns that are added from each file.
     far, inward
         Once the best prices prove a bound within the fraction ``far`` of the program's value, patterns are priced
         between them and those of the program, which have the weight ``inward``.
     gain
-        Patterns of a plan are priced again while that lowers the program's value by this fraction.
+        Columns that are known are added to the program, and in the first pass of a plan patterns are priced again,
+        while that lowers its value by this fraction.
     together
         The most replicas of a pattern.
-    step, lowest
-        The ratio between successive levels of rates, and the lowest level as a fraction of the highest. With more
-        levels, less of each place is unused, and the program is larger.
+    levels, lowest
+        The number of levels of rates of each class of a plan, and the fraction of the highest that the next lower level
+        would be. With more levels, less of each place is unused, and the program is larger.
     full
-        Up to this number of replicas of a replica set are as large as a GPU type allows; two carry the rest.
-    new
-        The most patterns that are added to the program at once.
+        Workloads that need more replicas than this are left to greedy.
     slos, fineness
         The linear program of a bound: the SLOs at which values of the same models are free, and how fine it is, one
         after the other. Larger programs take longer. Each number of rates divides the next, so that prices over few
         rates are prices over more.
-    set_rounds, slight
-        How often replica sets are added before patterns are priced, and by which fraction they must be cheaper.
+    slight
+        The fraction by which replica sets must be cheaper, and patterns worth more, to become columns.
     grid
         The rates of a class at which replica sets are priced.
     first, over
-        How long each quick pricing of a bound may take. It is repeated while the best pattern exceeds the price of its
-        slice by the fraction ``over``.
+        How long each quick pricing of a bound may take. It is repeated while that lowers the program's value by the
+        fraction ``over``. Known patterns are added while one exceeds the price of its slice by as much.
     exact, part, best
         How long exact pricing may take; if that is more, it ends at this ``part`` of the distance between the bound and
         the program's value. And the most patterns that are added for a bound.
@@ -93,24 +91,21 @@ class ValueSchedule:
     longer: float = 2.5
     patience: float = 1.5
     members: int = 3
-    dive: float = 0.1
-    priced: int = 12
+    dive: float = 0.2
     quick: Effort = QUICK
     few: int = 400
     first: Effort = FIRST
     over: float = 0.05
     gain: float = 5e-4
     together: int = 12
-    step: float = 1.06
+    levels: int = 44
     lowest: float = 0.08
     full: int = 6
-    new: int = 2000
     slos: int = 5
     fineness: tuple[Fineness, ...] = (Fineness(1, 12, False, 0.03), Fineness(7, 12, False, 0.03),
                                       Fineness(21, 12, True, 0.005), Fineness(63, 48, True, 0.0))
     far: float = 0.3
     inward: float = 0.3
-    set_rounds: int = 4
     slight: float = 5e-4
     grid: int = 256
     exact: Effort = LONG

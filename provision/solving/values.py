@@ -86,7 +86,7 @@ def planned(instance: Instance, free: Sequence[int], size: Size, search: Search,
     plan.run(search.within(search.left_s * SCHEDULE.plan_share), below)
     if plan.value >= below:
         return None
-    left = set(range(len(instance.workloads))) - set(free) | {at for waiting in plan.left for _, at in waiting}
+    left = set(range(len(instance.workloads))) - {at for served in plan.served.values() for _, at, _ in served}
     gpus = plan.planned()
     if left:
         rest = instance.replace(workloads=[instance.workloads[at] for at in sorted(left)])

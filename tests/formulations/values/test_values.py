@@ -13,7 +13,6 @@ from provision.formulations.pricing.mps.rate_lists import small_patterns
 from provision.formulations.pricing.mps.rate_points import together_rps
 from provision.formulations.values.bound import ValueBound, value_bound
 from provision.formulations.values.classes import classes_of
-from provision.formulations.values.levels import cheapest, levels_of, replica_sets
 from provision.formulations.values.nodes import ValueNodes, least_value, node_rates
 from provision.formulations.values.plan import LargePlan
 from provision.formulations.values.schedule import SCHEDULE, Size
@@ -80,7 +79,7 @@ def test_no_pattern_exceeds_what_pricing_proves(seed: int, budget: str) -> None:
     instance, draw = _drawn(30, seed, latency_budget=budget), np.random.default_rng(seed)
     bound = ValueBound(instance, classes_of(instance, range(30), 12))
     for points, choices in zip(bound.patterns.points, bound.patterns.choices, strict=True):
-        levels = bound.nodes.levels[bound.nodes.kind]
+        levels = bound.program.nodes.levels[bound.program.nodes.kind]
         value = np.cumsum(draw.exponential(1e4, levels.shape) * draw.integers(0, 2, levels.shape), axis=1)
         value[:, 0] = 0
         values = place_values(levels, value)
@@ -170,19 +169,22 @@ def test_places_left_over_serve_later_passes() -> None:
     places = [(gpu, place) for gpu, several in plan.served.items() for place, *_ in several]
     assert len(places) == len(set(places))
     served = {workload for several in plan.served.values() for _, workload, _ in several}
-    assert served | {at for left in plan.left for _, at in left} == set(range(60))
-    assert not served & {at for left in plan.left for _, at in left}
+    left = {at for one in plan.left for at in one.members.tolist()}
+    assert served | left == set(range(60)) and not served & left
 
 
-def test_replica_sets_carry_their_rate() -> None:
-    """Listed and cheapest sets of levels carry the rate; the cheapest is hardly worth more than any listed one."""
-    levels = levels_of(np.array([50.0, 120.0]), np.array([30.0, 90.0, 200.0]))
-    values = np.sqrt(levels)
-    for rate_rps in (20.0, 90.0, 115.0, 200.0, 431.0):
-        listed = list(replica_sets(levels, [int(np.searchsorted(levels, 50.0)), len(levels) - 1], rate_rps))
-        (best,) = cheapest(levels, values, [rate_rps])
-        assert all(levels[list(one)].sum() >= rate_rps * (1 - 1e-9) for one in (*listed, best))
-        assert values[list(best)].sum() <= min(values[list(one)].sum() for one in listed) * 1.1
+def test_replica_sets_carry_the_rates_of_their_cells() -> None:
+    """The replica sets that a program of a plan uses carry the rate of their cell, and patterns have room for them."""
+    plan = LargePlan(_drawn(60, 1, types=1), classes_of(_drawn(60, 1, types=1), range(60), 8), 6)
+    program = plan.program()
+    assert program.priced(NEVER, SCHEDULE.quick, SCHEDULE.few, SCHEDULE.gain) is not None
+    numbers, sets = program.used()
+    assert all(sum(one.rps) >= program.cells[one.cell].rate_rps * (1 - 1e-9) for one in sets)
+    for number, cell in enumerate(program.cells):
+        assert sum(one.many for one in sets if one.cell == number) == pytest.approx(len(cell.workloads), abs=1e-4)
+    for at in range(len(plan.left)):
+        places = numbers @ np.where(plan.patterns.of_class == at, plan.patterns.rps, 0.0).sum(axis=1)
+        assert places >= sum(one.many * sum(one.rps) for one in sets if program.cells[one.cell].of_class == at) * 0.999
 
 
 def test_every_file_of_a_gpu_type_counts() -> None:
@@ -201,9 +203,9 @@ def test_every_file_of_a_gpu_type_counts() -> None:
 def test_prices_at_few_rates_begin_finer_ones() -> None:
     """The bound stays when more rates take over its prices, and never falls."""
     bound = value_bound(_drawn(24, 5, types=1))
-    first = bound.nodes
+    first = bound.program
     proven = list(bound.rounds(Deadline(3.0)))
-    assert bound.nodes is not first and proven == sorted(proven)
+    assert bound.program is not first and proven == sorted(proven)
 
 
 def test_a_step_function_rises_only_at_rates_of_workloads() -> None:
