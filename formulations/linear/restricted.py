@@ -160,8 +160,8 @@ class RestrictedMaster:
     def partitions(self) -> Columns:
         """A column for every partition of every pool."""
         table = self.problem.partitions
-        used = table.used([pool.entry for pool in self.problem.pools])
-        return self.columns(np.zeros(len(table.entry)), types=-used, slices=table.offered())
+        taken = np.array([pool.entry for pool in self.problem.pools], int)[:, None] == table.entry
+        return self.columns(np.zeros(len(table.entry)), types=-1.0 * taken, slices=table.slots.T.astype(float))
 
     def tiers(self, counts: Sequence[int] | None = None, limited: bool = True) -> Columns:
         """A column for every price tier, in multiples of the dearest GPU's price.

@@ -48,15 +48,6 @@ class Options(NamedTuple):
     on: dict[Going, list[tuple[SlicePattern, int]]]
 
 
-class _Asked(NamedTuple):
-    """For which slice type patterns are listed, what runs on slices of it, and until when."""
-
-    instance: Instance
-    slice_type: SliceType
-    here: Sequence[Going]
-    until: Deadline
-
-
 def options_of(instance: Instance, segments: Segments, running: Iterable[Going], until: Deadline) -> Options:
     """All Options of an instance.
 
@@ -67,19 +58,19 @@ def options_of(instance: Instance, segments: Segments, running: Iterable[Going],
     """
     runs, found = sorted({going for going in running if going.keys}), Options([], {})
     for k, slice_type in enumerate(segments.slice_types):
-        asked = _Asked(instance, slice_type, [going for going in runs if going.slice_type == k], until)
-        shared = _shared(asked)
+        here = [going for going in runs if going.slice_type == k]
+        shared = _shared(instance, slice_type, here, until)
         every = [*alone(instance, segments, k), *shared]
         found.anew.append(_undominated(instance, every, len) if shared else every)
-        for going in asked.here:
-            found.on[going] = _going_on(instance, going, [*every, *_alone_on(asked, going)])
+        for going in here:
+            found.on[going] = _going_on(instance, going, [*every, *_alone_on(instance, slice_type, going)])
     return found
 
 
-def _alone_on(asked: _Asked, going: Going) -> Iterator[SlicePattern]:
+def _alone_on(instance: Instance, slice_type: SliceType, going: Going) -> Iterator[SlicePattern]:
     """Yield the patterns of one running replica that goes on alone, with all SMs of its slice, at its best batch size.
     """
-    instance, (entry, profile, *_) = asked.instance, asked.slice_type
+    entry, profile, *_ = slice_type
     for key in {key for key in going.keys if key.sm_share == 1}:
         workload = instance.workload[key.workload]
         rps, _, batch, _ = best_point(instance, instance.fleet[entry], profile, workload, key.model or workload.model,
@@ -88,60 +79,60 @@ def _alone_on(asked: _Asked, going: Going) -> Iterator[SlicePattern]:
             yield (Replica(**key._asdict(), batch=batch, rate_rps=rps),)
 
 
-def _shared(asked: _Asked) -> list[SlicePattern]:
-    """The patterns of a slice type that workloads share."""
-    instance, (entry, profile, *_) = asked.instance, asked.slice_type
+def _shared(instance: Instance, slice_type: SliceType, here: Sequence[Going], until: Deadline) -> list[SlicePattern]:
+    """The patterns of a slice type that workloads share; ``here`` is what runs on slices of it."""
+    entry, profile, *_ = slice_type
     files = shared_files(instance, instance.fleet[entry], profile)
     if files and (len(files) > 1 or instance.policy.latency_budget != "half_slo"):  # feasibility depends on the rates
         raise TooManyError
     for data in files:
         if isinstance(data, Gpulets):
-            return _turns(asked, data)
+            return _turns(instance, slice_type, data, here, until)
         if isinstance(data, IgniterProfiles):
-            return _one_replica_each(asked, data)
+            return _one_replica_each(instance, data, here, until)
         raise TooManyError
     return []
 
 
-def _turns(asked: _Asked, data: Gpulets) -> list[SlicePattern]:
-    """The patterns of whole GPUs on which replicas take turns."""
-    instance = asked.instance
+def _turns(instance: Instance, slice_type: SliceType, data: Gpulets, here: Sequence[Going], until: Deadline
+           ) -> list[SlicePattern]:
+    """The patterns of whole GPUs on which replicas take turns; ``here`` is what runs on such GPUs."""
     groups = [group._replace(members=(one,)) for group in groups_of(instance) for one in group.members]
     number = {instance.workloads[group.members[0]].name: at for at, group in enumerate(groups)}
     most = Counter[Key]()
-    for going in asked.here:
+    for going in here:
         most |= Counter(going.keys)
     running = {(number[key.workload], groups[number[key.workload]].models.index(key.model) if key.model else 0,
                 key.sm_share): many for key, many in most.items() if key.workload in number}
-    found = listing(Problem(instance, groups), asked.slice_type, data, running, asked.until)
+    found = listing(Problem(instance, groups), slice_type, data, running, until)
     if found is None or len(found.rps) > MOST_PATTERNS:
         raise TooManyError
     return [tuple(replica_of(instance, groups[one.group].members[0], one.run, rps)
                   for one, rps in zip(*found.rated(row), strict=True)) for row in range(len(found.rps))]
 
 
-def _one_replica_each(asked: _Asked, data: IgniterProfiles) -> list[SlicePattern]:
+def _one_replica_each(instance: Instance, data: IgniterProfiles, here: Sequence[Going], until: Deadline
+                      ) -> list[SlicePattern]:
     """The patterns of whole GPUs under iGniter's model where every workload has one replica, which carries its whole
     rate. A pattern is determined by its workloads and by which of their running replicas go on with their units: any
-    feasible choice of operating points is as good as another.
+    feasible choice of operating points is as good as another. ``here`` is what runs on such GPUs.
     """
-    instance = asked.instance
     if any(one.max_replicas != 1 or one.variants for one in instance.workloads):
         raise TooManyError
     demands = [((one.model,), instance.budget_ms(one), instance.planned_rps(one)) for one in instance.workloads]
     rule, unit_share = instance.shared_rule, data.hardware.unit_share
     free = InterferingSets(tables_of(data, rule, demands))
-    every = free.every(asked.until)
+    every = free.every(until)
     if every is None:
         raise TooManyError
-    found = {groups: runs for groups in _timely(every, asked.until) if (runs := free.holds(groups)) is not None}
+    found = {groups: runs for groups in _timely(every, until) if (runs := free.holds(groups)) is not None}
     patterns, names = [_whole(instance, *one) for one in found.items()], list(instance.workload)
-    for going in asked.here:
+    for going in here:
         keys = list(dict.fromkeys(going.keys))
         owners = [*range(len(names)), *(names.index(key.workload) for key in keys)]
         fixed = InterferingSets(tables_of(data, rule, [demands[w] for w in owners],
                                           [max(round(key.sm_share / unit_share), 1) for key in keys]))
-        patterns += [_whole(instance, *one) for groups in _timely(found, asked.until)
+        patterns += [_whole(instance, *one) for groups in _timely(found, until)
                      for one in _most_going_on(fixed, groups, owners)]
     return patterns
 

@@ -64,10 +64,13 @@ def assemble(
     """
     layouts = [layout for layout in layouts if layout.segments]
     alone = _replicas(instance, segments, layouts, shared)
-    starts = _Starts(instance, segments)
+    starts: dict[tuple[int, tuple[int, ...]], list[int]] = {}  # few layouts have different slice types
     gpus = []
     for layout in layouts:
         entry = instance.fleet[layout.entry]
+        key = layout.entry, tuple(slice_type for slice_type, _ in layout.segments)
+        if key not in starts:
+            starts[key] = _starts(instance, segments, *key)
         slices = [
             Slice.of_checked({
                 "profile": segments.slice_types[slice_type].profile,
@@ -76,7 +79,7 @@ def assemble(
                 if index >= len(instance.workloads)
                 else (next(alone),),
             }, SLICE)
-            for (slice_type, index), start in zip(layout.segments, starts.of(layout), strict=True)
+            for (slice_type, index), start in zip(layout.segments, starts[key], strict=True)
         ]
         slices.sort(key=lambda piece: piece.start)
         gpus.append(PlannedGpu.of_checked({"gpu": entry.gpu, "mig": entry.partitioned, "slices": tuple(slices),
@@ -104,32 +107,15 @@ def _replicas(
         }, REPLICA)
 
 
-class _Starts:
-    """Finds where the segments of a layout start, in memory slices. Equal lists of slice types are computed once."""
-
-    def __init__(self, instance: Instance, segments: Segments) -> None:
-        entries = range(len(instance.fleet))
-        self.geometry = [segments.geometry(instance, entry) for entry in entries]
-        self.slice_types = [segments.of_entry(entry) for entry in entries]
-        self.known: dict[tuple[int, tuple[int, ...]], list[int]] = {}
-
-    def of(self, layout: Layout) -> list[int]:
-        """The memory slice at which each segment starts, in the order of the layout's segments."""
-        key = (layout.entry, tuple(slice_type for slice_type, _ in layout.segments))
-        if key not in self.known:
-            self.known[key] = self._place(*key)
-        return self.known[key]
-
-    def _place(self, entry: int, slice_types: Sequence[int]) -> list[int]:
-        geometry = self.geometry[entry]
-        if geometry is None:
-            return [0]
-        free: dict[int, list[int]] = {}
-        for start, local in geometry.state_of(
-            [slice_types.count(slice_type) for slice_type in self.slice_types[entry]]
-        ):
-            free.setdefault(self.slice_types[entry][local], []).append(start)
-        return [free[slice_type].pop(0) for slice_type in slice_types]
+def _starts(instance: Instance, segments: Segments, entry: int, slice_types: Sequence[int]) -> list[int]:
+    """The memory slices at which slices of the given types start on a GPU of a fleet entry, in their order."""
+    geometry, offered = segments.geometry(instance, entry), segments.of_entry(entry)
+    if geometry is None:
+        return [0]
+    free: dict[int, list[int]] = {}
+    for start, local in geometry.state_of([slice_types.count(slice_type) for slice_type in offered]):
+        free.setdefault(offered[local], []).append(start)
+    return [free[slice_type].pop(0) for slice_type in slice_types]
 
 
 def _rates(

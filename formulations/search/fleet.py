@@ -1,10 +1,5 @@
 """The GPUs of a fleet, as the search sees them: the partitions of every fleet entry as one table, and pools.
 
-All programs with partition counts share rows. `Partitions` makes the coefficients of both kinds.
-
-    types      GPUs of a type  >=  those in its partitions
-    slices     slices of a type in the partitions  >=  what occupies them
-
 A pool is the GPUs of one type, with their prices in exact whole numbers of one unit.
 """
 
@@ -15,7 +10,6 @@ from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from provision.formulations.search.segments import Segments
 from provision.models.base.arrays import Ints
@@ -33,16 +27,6 @@ class Partitions:
 
     entry: Ints
     slots: Ints
-
-    def used(self, entries: Sequence[int]) -> csr_array:
-        """(entries, partitions) 1 where a partition belongs to the fleet entry, else 0: the GPUs that it takes of the
-        entry.
-        """
-        return csr_array(1.0 * (np.array(entries, int)[:, None] == self.entry))
-
-    def offered(self) -> csr_array:
-        """(slice types, partitions) the number of slices of each type that a GPU with the partition has."""
-        return csr_array(1.0 * self.slots.T)
 
 
 def partitions_of(instance: Instance, segments: Segments) -> Partitions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from provision.models.performance.tokens.data import TokenModels
 from provision.models.problem.prediction import engine_rps
@@ -42,7 +42,7 @@ def refused_tokens(instance: Instance, workload: Workload) -> str:
     """A line that tells why no slice of the fleet can serve a language model, and which limits some slice would keep.
     """
     assert workload.tokens is not None
-    slices = [_Place(data, model, profile) for entry in instance.fleet for profile in entry.profiles
+    slices = [(data, model, profile) for entry in instance.fleet for profile in entry.profiles
               for model in workload.models if isinstance(data := instance.performance_of(entry.gpu, model), TokenModels)
               and data.slice_of(model, profile)]
     name, most = f"workload {workload.name}", workload.tokens.most
@@ -50,7 +50,7 @@ def refused_tokens(instance: Instance, workload: Workload) -> str:
         return (f"{name}: no slice of this fleet can run {' or '.join(workload.models)}; its performance data should "
                 f"name one of {', '.join(dict.fromkeys(one for entry in instance.fleet for one in entry.profiles))}, "
                 "or the fleet say mig: false for whole GPUs")
-    longest = max(one.longest for one in slices)
+    longest = max(data.longest(model, profile) for data, model, profile in slices)
     if most > longest:
         return (f"{name}: its longest request has {most} tokens ({workload.tokens.input.most} input, "
                 f"{workload.tokens.output.most} output), and no slice takes more than {longest}; shorten requests to "
@@ -60,33 +60,23 @@ def refused_tokens(instance: Instance, workload: Workload) -> str:
         return (f"{name}: its shared prefixes and its longest request take {held} tokens of KV memory, and no slice "
                 f"has more than {longest}; state fewer distinct prefixes, or give the model larger slices")
     asked = instance.policy.limits_of(workload)
-    enough = _least_limits(workload.tokens, asked, [one for one in slices if held <= one.longest])
+    enough = _least_limits(workload.tokens, asked, [one for one in slices if held <= one[0].longest(*one[1:])])
     return (f"{name}: no slice keeps {_shown(asked.times_ms)} at percentile {asked.percentile:g}, however few requests "
             f"come; {_shown(enough.scaled(1 / instance.policy.safety).times_ms)} would work for one at a time")
 
 
-class _Place(NamedTuple):
-    """A slice that has enough memory for a model."""
-
-    data: TokenModels
-    model: str
-    profile: str
-
-    @property
-    def longest(self) -> int:
-        """The longest request, in tokens, that the slice can run."""
-        return self.data.longest(self.model, self.profile)
-
-
-def _least_limits(tokens: RequestTokens, asked: Limits, places: list[_Place]) -> Limits:
-    """The limits that are asked for, raised to what the best slice keeps at a low rate if no slice keeps them."""
+def _least_limits(tokens: RequestTokens, asked: Limits, slices: list[tuple[TokenModels, str, str]]
+                  ) -> Limits:
+    """The limits that are asked for, raised to what the best slice keeps at a low rate if no slice keeps them. A slice
+    is given as its data, the model and the profile.
+    """
     from provision.models.performance.tokens.operating import costs_of, least_limits, part_of
 
     found = [
         least_limits(tokens.input.counts, tokens.output.counts, asked,
                      data.engine_of(model, profile, max(data.engine.max_sequences)),
                      costs_of(data.models[model].slices[profile]), part_of(tokens))
-        for data, model, profile in places
+        for data, model, profile in slices
     ]
     return min(found, key=lambda one: max(need / time for need, time in zip(one.times_ms, asked.times_ms, strict=True)))
 
