@@ -91,7 +91,7 @@ class ValueSchedule:
     longer: float = 2.5
     patience: float = 1.5
     members: int = 3
-    dive: float = 0.2
+    dive: float = 0.1
     quick: Effort = QUICK
     few: int = 400
     first: Effort = FIRST
