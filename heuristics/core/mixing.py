@@ -106,7 +106,8 @@ class _Mixing:
                                  for entry in self.partitions.entry])
         limited = [at for at, entry in enumerate(instance.fleet) if entry.count is not None]
         self.limits = np.array([instance.fleet[at].count for at in limited], float)
-        self.gpu_rows = vstack([self.partitions.offered(), -self.partitions.used(limited)])
+        of_limited = np.array(limited, int)[:, None] == self.partitions.entry
+        self.gpu_rows = csr_array(np.vstack([self.partitions.slots.T, -1.0 * of_limited]))
         self.instance, self.bound, self.cuts = instance, 0.0, list[Ints]()
         self.best: _Packed | None = None
         useful = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
