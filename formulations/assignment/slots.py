@@ -159,7 +159,8 @@ class Slots:
         owners, asked_rps = zip(*((group.members[0], group.asked_rps) for group in problem.groups), strict=True)
         worth = np.isin(np.arange(len(prices)), owners) * prices
         per_rps = np.ones(len(owners)) if problem.fills else worth[[*owners]] / asked_rps
-        wanted = GroupPrices(per_rps, np.zeros(len(owners)), np.full(len(owners), np.inf))
+        endless = np.full(len(owners), np.inf)
+        wanted = GroupPrices(per_rps, np.zeros(len(owners)), endless, endless)
         for oracle in [*self.oracles, *self.further]:
             found = oracle.price(wanted, floor, 0)
             bound = max(bound, found.most) if oracle in self.oracles else bound

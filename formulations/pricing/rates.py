@@ -53,13 +53,13 @@ class GroupPrices(NamedTuple):
     """Prices, each (groups,): ``per_rps`` of a request/s that a replica carries, and ``bonus`` of a replica itself.
 
     A negative ``bonus`` is a cost. Requests/s beyond ``cap_rps`` have the value 1 each. In a pattern, only ``counted``
-    (groups,) replicas of a group have a positive bonus; by default all have.
+    (groups,) replicas of a group have a positive bonus. Both limits may be infinite.
     """
 
     per_rps: Floats
     bonus: Floats
     cap_rps: Floats
-    counted: Floats | None = None
+    counted: Floats
 
     def of(self, rps: Floats) -> Floats:
         """(groups, ...) the values of replicas that carry the rates ``rps``; minus infinity where a rate is 0."""
@@ -68,11 +68,12 @@ class GroupPrices(NamedTuple):
         values = rps + (per_rps - 1) * np.minimum(rps, cap_rps) + bonus
         return np.where(rps > 0, values, -np.inf)
 
-    def of_totals(self, patterns: "Listing") -> Floats:
-        """(patterns,) the values of patterns, where ``cap_rps`` limits the total of each group."""
-        values = patterns.rps + (self.per_rps - 1) * np.minimum(patterns.rps, self.cap_rps)
-        paid = patterns.number if self.counted is None else np.where(
-            self.bonus > 0, np.minimum(patterns.number, self.counted), patterns.number)
+    def of_totals(self, patterns: "Listing", beyond: float = 1.0) -> Floats:
+        """(patterns,) the values of patterns, where ``cap_rps`` limits the total of each group. Requests/s beyond it
+        have the value ``beyond`` each.
+        """
+        values = beyond * patterns.rps + (self.per_rps - beyond) * np.minimum(patterns.rps, self.cap_rps)
+        paid = np.where(self.bonus > 0, np.minimum(patterns.number, self.counted), patterns.number)
         return (values + paid * self.bonus).sum(axis=1)
 
 

@@ -77,7 +77,7 @@ class RatedSearch:
         self.complete, self.effort = all(one.complete for _, one in oracles), 0
         self.coarse = any(one.coarse for _, one in oracles)
         self.hardest = max((one.hardest for _, one in oracles), default=0)
-        self.took_s, self.uncapped = 0.0, np.full(len(problem.groups), math.inf)
+        self.took_s, self.endless = 0.0, np.full(len(problem.groups), math.inf)
         self.best, self.met = math.inf, np.zeros(0, int)
         self.below: Relaxed | None = None
         for slice_type, one in oracles:
@@ -156,7 +156,8 @@ class RatedSearch:
         for slice_type, oracle in self.oracles:
             if not oracle.complete:
                 floor = max(at.slices[slice_type] * (1 + spare), best[slice_type])
-                found = oracle.price(GroupPrices(at.per_rps, at.bonus, self.uncapped), floor, self.effort)
+                prices = GroupPrices(at.per_rps, at.bonus, self.endless, self.endless)
+                found = oracle.price(prices, floor, self.effort)
                 best[slice_type] = max(best[slice_type], found.most)
                 better = np.flatnonzero(master.worth(at, found.patterns) > floor)
                 master.add(slice_type, found.patterns.only(better), fits=found.planned is None)

@@ -66,11 +66,8 @@ class GpuLaw(NamedTuple):
     slows: tuple[float, float]
 
 
-class Law(NamedTuple):
-    """How models slow each other down on a GPU type: the Grid of each model, and the scalars of the GPU type."""
-
-    grids: dict[str, Grid]
-    gpu: GpuLaw
+Law = tuple[dict[str, Grid], GpuLaw]
+"""How models slow each other down on a GPU type: the Grid of each model, and the scalars of the GPU type."""
 
 
 def law_of(data: PerformanceFile, models: Collection[str], partly_filled: bool) -> Law:
@@ -126,7 +123,7 @@ def _igniter_law(data: igniter.IgniterProfiles, models: Collection[str], partly_
             after_ms=terms.feedback_ms,
             burden=sensitivity * terms.cache + gpu.clock_loss * terms.power_w,
         )
-    return Law(grids, gpu)
+    return grids, gpu
 
 
 def igniter_gpu(data: igniter.IgniterProfiles) -> GpuLaw:
@@ -172,8 +169,8 @@ def _colocation_law(data: colocation.Colocation, models: Collection[str], partly
         )
         for model, one in terms.items()
     }
-    return Law(grids, GpuLaw(data.unit_share, 1 / data.norm_order, 0.0, 0.0, 0.0, 0.0, 0.0,
-                             usual=_positive(usual), slows=_positive(slows)))
+    return grids, GpuLaw(data.unit_share, 1 / data.norm_order, 0.0, 0.0, 0.0, 0.0, 0.0,
+                         usual=_positive(usual), slows=_positive(slows))
 
 
 def _axes(unit_share: float, max_batch: int) -> tuple[Floats, Floats]:

@@ -140,25 +140,41 @@ def fill(units: Ints, values: Floats, together: Together, best: Floats, more: Fl
     ``beside``, and of later classes.
     """
     _, counts, limits = best.shape
-    later, own, beside = np.empty((3, counts, limits))
-    later[:], later[0], end = -np.inf, 0.0, len(units)
+    later, end = _nothing(counts, limits), len(units)
     while end > 0:
         begin, one = end - 1, together.of[end - 1]
         while begin > 0 and together.of[begin - 1] == one:
             begin -= 1
         for at in range(end - 1, begin - 1, -1):
-            best[at] = later if at == end - 1 else best[at + 1]
+            _copy(later if at == end - 1 else best[at + 1], best[at])
             _take(best[at], units[at], values[at])
         if one < 0:
             later = best[begin]
         else:
-            own[:], beside[:], own[0], beside[0] = -np.inf, -np.inf, 0.0, 0.0
-            more[one] = later
+            own, beside = _nothing(counts, limits), _nothing(counts, limits)
+            _copy(later, more[one])
             _take_all(units[begin:end], values[begin:end], own)
             _take_all(units[begin:end], together.beside[begin:end], beside)
             _take_all(units[begin:end], together.beside[begin:end], more[one])
             later = _joined(later, own, beside, together.most[one], together.copies[one])
         end = begin
+
+
+@inner
+def _nothing(counts: int, limits: int) -> Floats:
+    """A table in which no number of offers has a value, except 0 offers."""
+    table = np.full((counts, limits), -np.inf)
+    for units in range(limits):
+        table[0, units] = 0.0
+    return table
+
+
+@inner
+def _copy(source: Floats, target: Floats) -> None:
+    """Copy a table; an assignment of arrays would be compiled with the text of an error, which takes long."""
+    for number in range(source.shape[0]):
+        for units in range(source.shape[1]):
+            target[number, units] = source[number, units]
 
 
 @inner

@@ -159,16 +159,19 @@ def offers_in(points: RatePoints, choices: Choices, values: PlaceValues, node: N
         kept += 1
         first[kept] = many
     narrowed = Choices(order[:first[kept]].copy(), first[:kept + 1].copy(), choices.copies)
-    back = np.arange(kept - 1, -1, -1)
-    corners, limited = np.empty((kept, CORNERS)), np.full(kept, -1)
+    offers = Offers(np.empty(kept, np.int64), np.empty((kept, CORNERS)), np.empty(kept), np.empty(kept), np.empty(kept),
+                    np.full(kept, -1), np.empty(kept, np.int64))
     for one in range(kept):
-        corners[one] = highest[0, back[one]]
-        group = points.group[ats[back[one]]]
-        if values.together[group] < np.inf:
-            limited[one] = group
-        _corners(points, narrowed, values, back[one], node, carried, corners[one])
-    return narrowed, Offers(points.units[ats[back]], corners, highest[1][back], points.cache[ats[back]],
-                            points.power_w[ats[back]], limited, back)
+        option = kept - 1 - one
+        at = ats[option]
+        offers.one[one], offers.units[one], offers.beside[one] = option, points.units[at], highest[1, option]
+        offers.cache[one], offers.power_w[one] = points.cache[at], points.power_w[at]
+        if values.together[points.group[at]] < np.inf:
+            offers.limited[one] = points.group[at]
+        for corner in range(CORNERS):
+            offers.value[one, corner] = highest[0, option]
+        _corners(points, narrowed, values, option, node, carried, offers.value[one])
+    return narrowed, offers
 
 
 @inner

@@ -163,13 +163,10 @@ def _bounded(points: RatePoints, choices: Choices, values: PlaceValues, offers: 
                     off, off_w = off - offers.cache[at], off_w - offers.power_w[at]
         if most == -np.inf:
             return most, best, taken, (0.0, 0.0)
-        seen[turn], fresh = options, True
-        for before in range(turn):
-            fresh = fresh and (seen[before] != options).any()
-        if fresh and taken < len(worth):
+        if _new(seen, turn, options) and taken < len(worth):
             value = _pattern(points, choices, values, options, pattern, each)
             if value > floor:
-                worth[taken], members[taken, :count] = value, pattern
+                _keep(members, worth, taken, pattern, value)
                 best, taken = max(best, value), taken + 1
         if most < found:
             found, chosen = most, prices.copy()
@@ -187,6 +184,28 @@ def _bounded(points: RatePoints, choices: Choices, values: PlaceValues, offers: 
         if node.power_w[0] == 0.0:
             prices[1] = max(prices[1], 0.0)
     return found * (1 + ROUNDING) + CEILING, best, taken, (chosen[0], chosen[1])
+
+
+@inner
+def _new(seen: Ints, turn: int, options: Ints) -> bool:
+    """Whether ``options`` differ from the first ``turn`` rows of ``seen``, to which they are added."""
+    new = True
+    for place in range(len(options)):
+        seen[turn, place] = options[place]
+    for before in range(turn):
+        place = 0
+        while place < len(options) and seen[before, place] == options[place]:
+            place += 1
+        new = new and place < len(options)
+    return new
+
+
+@inner
+def _keep(members: Ints, worth: Floats, row: int, pattern: Ints, value: float) -> None:
+    """Write a pattern and its value to a row; places beyond it are empty."""
+    worth[row] = value
+    for place in range(members.shape[1]):
+        members[row, place] = pattern[place] if place < len(pattern) else NONE
 
 
 class Knapsack(NamedTuple):
@@ -207,15 +226,18 @@ def _knapsack(points: RatePoints, choices: Choices, values: PlaceValues, offers:
               prices: tuple[float, float]) -> Knapsack:
     """The Knapsack of a node at the prices of cache demand and of power."""
     many, (cache_price, power_price) = len(offers.units), prices
-    less, beside = np.empty(many), np.empty(many)
+    less, beside, limited = np.empty(many), np.empty(many), -1
     for one in range(many):
         taken = cache_price * offers.cache[one] + power_price * offers.power_w[one]
-        less[one], beside[one] = offers.value[one].max() - taken, offers.beside[one] - taken
+        highest = offers.value[one, 0]
+        for corner in range(1, CORNERS):
+            highest = max(highest, offers.value[one, corner])
+        less[one], beside[one], limited = highest - taken, offers.beside[one] - taken, max(limited, offers.limited[one])
     given = max(cache_price * node.cache[0], cache_price * node.cache[1])
     given += max(power_price * node.power_w[0], power_price * node.power_w[1]) + CEILING
     together = Together(offers.limited, beside, values.together, choices.copies)
     best = np.empty((many, node.size + 1, points.limit + 1))
-    more = np.empty((len(values.together) if offers.limited.max() >= 0 else 0, node.size + 1, points.limit + 1))
+    more = np.empty((len(values.together) if limited >= 0 else 0, node.size + 1, points.limit + 1))
     fill(offers.units, less, together, best, more)
     return Knapsack(less, together, best, more, given, (best[0, node.size, points.limit] + given) * (1 + ROUNDING))
 
@@ -278,7 +300,7 @@ def _listed(points: RatePoints, choices: Choices, values: PlaceValues, offers: O
         value = _pattern(points, choices, values, options, pattern, each)
         if value > best or (value > floor and taken < len(worth)):
             taken = min(taken + 1, len(worth))
-            worth[taken - 1], members[taken - 1, :count], members[taken - 1, count:] = value, pattern, NONE
+            _keep(members, worth, taken - 1, pattern, value)
         best = max(best, value)
     return True, best, taken
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from provision.formulations.pricing.mps.kernels import ROUNDED, busy_ms, clock_at
 from provision.formulations.pricing.mps.laws import GpuLaw, law_of
-from provision.formulations.pricing.mps.tables import PointTables
+from provision.formulations.pricing.mps.tables import POINTS, Columns, PointTables, every_point
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.search.problem import Group
 from provision.models.base.arrays import Floats, Ints
@@ -27,8 +27,6 @@ from provision.models.traffic.rule import LatencyRule
 
 MOST_RPS = 1e9
 """The requests/s of a replica that count where the objective is throughput: more than any replica carries."""
-TAKEN = ("base_ms", "kernels", "cache_ms", "power_ms", "cache", "power_w")
-"""The columns that points take from the Grid of their model."""
 
 
 class RatePoints(NamedTuple):
@@ -91,44 +89,38 @@ def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Grou
     rule
         The latency rule of all groups; by default that of the first workload of each group.
     """
-    random_arrivals = instance.policy.rule.random_arrivals
-    law = law_of(data, {model for group in groups for model in group.models}, random_arrivals)
-    columns: list[dict[str, Any]] = []
+    throughput = objective_of(instance).counts_capacity
+    grids, gpu = law_of(data, {model for group in groups for model in group.models},
+                        instance.policy.rule.random_arrivals)
+    columns: list[Columns] = []
     lines: list[tuple[Floats, Floats]] = []
     for at, group in enumerate(groups):
         budget_ms = group.slo_ms * instance.policy.part_of_slo * (1 + LOOSE)
         kept = rule or instance.policy.rule_for(instance.workloads[group.members[0]])
         for number, name in enumerate(group.models):
-            if name not in law.grids or name not in data.models:
+            if name not in grids:
                 continue
-            grid, shape = law.grids[name], law.grids[name].alone_ms.shape
-            first = len(lines)
-            load_ms = np.broadcast_to(grid.load_ms, shape)[0]
-            for batch in range(shape[1]):
-                bends = kept.bends(batch + 1, float(load_ms[batch]), budget_ms)
-                lines.append((bends.hold_ms, 1000 / bends.rps))
-            room_ms = np.array([hold_ms[-1] if len(hold_ms) else -np.inf for hold_ms, _ in lines[first:]])
-            if group.most == 1 and objective_of(instance).counts_capacity:  # its replica carries the whole rate
-                room_ms = np.minimum(room_ms, kept.room_ms(np.arange(1, shape[1] + 1), np.float64(group.rate_rps),
-                                                           load_ms, budget_ms) * (1 + LOOSE))
-            spread = {name: np.broadcast_to(getattr(grid, name), shape) for name in (*TAKEN, "alone_ms")}
-            spread |= {"after_ms": np.broadcast_to(grid.after_ms, shape),
-                       "room_ms": np.broadcast_to(room_ms - grid.after_ms, shape),
-                       "group": np.full(shape, at), "model": np.full(shape, number),
-                       "units": np.broadcast_to(np.arange(1, shape[0] + 1)[:, None], shape),
-                       "batch": np.broadcast_to(np.arange(1, shape[1] + 1), shape),
-                       "line": np.broadcast_to(first + np.arange(shape[1]), shape)}
-            holds = spread["alone_ms"] <= spread["room_ms"]
-            columns.append({name: value[holds] for name, value in spread.items()})
-    names = ("group", "model", "units", "batch", "line", *TAKEN, "room_ms", "after_ms")
+            grid = grids[name]
+            batch = np.arange(1, grid.alone_ms.shape[1] + 1)
+            load_ms, after_ms = (np.broadcast_to(of_batch, grid.alone_ms.shape)[0]
+                                 for of_batch in (grid.load_ms, grid.after_ms))
+            bends = [kept.bends(int(size), float(load), budget_ms) for size, load in zip(batch, load_ms, strict=True)]
+            room_ms = np.array([one.hold_ms[-1] if len(one.hold_ms) else -np.inf for one in bends])
+            if group.most == 1 and throughput:  # its replica carries the whole rate
+                room_ms = np.minimum(room_ms, kept.room_ms(batch, np.float64(group.rate_rps), load_ms, budget_ms)
+                                     * (1 + LOOSE))
+            points = every_point(number, grid, len(lines))
+            points |= {"group": np.full(len(points["batch"]), at), "line": points["size"],
+                       "room_ms": (room_ms - after_ms)[points["batch"] - 1], "after_ms": after_ms[points["batch"] - 1]}
+            columns.append({name: values[points["alone_ms"] <= points["room_ms"]] for name, values in points.items()})
+            lines += [(one.hold_ms, 1000 / one.rps) for one in bends]
     whole = ("group", "model", "units", "batch", "line")
-    merged: dict[str, Any] = {name: np.concatenate([one[name] for one in columns] or [np.zeros(0)]
-                                   ).astype(int if name in whole else float) for name in names}
-    limit = units_of(law.gpu.unit_share)
+    merged: dict[str, Any] = {name: np.concatenate([np.zeros(0, int if name in whole else float),
+                                                    *(one[name] for one in columns)])
+                              for name in (*whole, *POINTS, "room_ms", "after_ms")}
+    limit = units_of(gpu.unit_share)
     asked = [group.asked_rps for group in groups]
-    most_rps = np.minimum(asked, [group.cap_rps for group in groups])
-    if objective_of(instance).counts_capacity:
-        most_rps = np.full(len(groups), MOST_RPS)
+    most_rps = np.full(len(groups), MOST_RPS) if throughput else np.minimum(asked, [group.cap_rps for group in groups])
     members = np.array([len(group.members) for group in groups])
     most = min(limit, gpu_type(data.gpu).slice_mps_clients(WHOLE), clients)
     return RatePoints(
@@ -136,8 +128,7 @@ def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Grou
         least_rps=np.array([rate * (1 - MISSING) if group.most == 1 else 0.0
                             for rate, group in zip(asked, groups, strict=True)]),
         copies=np.minimum([group.most * len(group.members) for group in groups], most).astype(int),
-        straight=law.gpu.root == 1 and all(len(hold_ms) <= 1 for hold_ms, _ in lines),
-        gpu=law.gpu, limit=limit, most=most,
+        straight=gpu.root == 1 and all(len(hold_ms) <= 1 for hold_ms, _ in lines), gpu=gpu, limit=limit, most=most,
     )
 
 

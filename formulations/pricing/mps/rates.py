@@ -82,7 +82,7 @@ class InterferencePatterns(RateOracle):
         endless = counts_rps >= MOST_RPS
         further = np.where(endless, prices.per_rps, np.where(prices.cap_rps < points.total_rps, 1.0, 0.0))
         counts_rps[endless] = 0.0
-        number = copies if prices.counted is None else np.minimum(prices.counted, copies)
+        number = np.minimum(prices.counted, copies)
         each = np.where((prices.bonus < 0) | (number >= points.most), prices.bonus, 0.0)
         rps = padded([np.unique([0.0, least * (1 - RISE), least, min(counts, most), most]) for least, counts, most
                       in zip(points.least_rps, counts_rps, points.most_rps, strict=True)])
@@ -103,10 +103,10 @@ class InterferencePatterns(RateOracle):
         points, number = self.points, np.bincount(groups, minlength=self.groups)
         few = points._replace(most=min(len(groups), points.most))
         among = np.flatnonzero(np.isin(points.group, groups))
-        each, bonus = np.ones(self.groups), self.most_rps * len(groups)
+        each, bonus, endless = np.ones(self.groups), self.most_rps * len(groups), np.full(self.groups, np.inf)
         floor, quick = bonus * len(groups) * UNITS, SCHEDULE.rates
-        found = best_patterns(few, choices_of(few, np.arange(self.groups), number, among),
-                              self._values(GroupPrices(each, each * bonus, each * np.inf), UNITS, number), floor,
+        values = self._values(GroupPrices(each, each * bonus, endless, endless), UNITS, number)
+        found = best_patterns(few, choices_of(few, np.arange(self.groups), number, among), values, floor,
                               quick._replace(nodes=quick.nodes if effort else 2 * len(groups),
                                              visits=quick.visits * SCHEDULE.patient**effort))
         listing = self._listing(found.members)
@@ -131,12 +131,12 @@ class InterferencePatterns(RateOracle):
         return Listing(total, number, there.sum(axis=1).astype(float), rated)
 
 
-def interference_patterns(problem: Problem, slice_type: SliceType, data: PerformanceFile
-                          ) -> InterferencePatterns | None:
-    """The patterns of a slice type.
+def interference_rates(problem: Problem, slice_type: SliceType, data: PerformanceFile, until: Deadline
+                       ) -> InterferencePatterns | None:
+    """The RateOracle of a slice type, made quickly, whatever the deadline.
 
-    They are None if the slice is not a whole GPU, if there are more than MOST_NAMED workloads, or if a group has
-    several workloads. For the most throughput, a group may have several, and there may be more of them if each workload
+    It is None if the slice is not a whole GPU, if there are more than MOST_NAMED workloads, or if a group has several
+    workloads. For the most throughput, a group may have several, and there may be more of them if each workload
     has one replica.
     """
     apart = problem.fills or all(len(group.members) == 1 for group in problem.groups)

@@ -116,9 +116,9 @@ def tables_of(data: PerformanceFile, rule: LatencyRule, demands: Sequence[Demand
 def _tables(file: Identity[PerformanceFile], of: Identity[LatencyRule], demands: Sequence[Demand],
             units: Sequence[int], until: Apart[Deadline]) -> PointTables:
     data, rule = file.one, of.one
-    law = law_of(data, {model for models, *_ in demands for model in models}, rule.random_arrivals)
-    demand, points = _undominated(law.grids, rule, demands, units, until.one)
-    limit = units_of(law.gpu.unit_share)
+    grids, gpu = law_of(data, {model for models, *_ in demands for model in models}, rule.random_arrivals)
+    demand, points = _undominated(grids, rule, demands, units, until.one)
+    limit = units_of(gpu.unit_share)
     steps, ends = limit + 2, np.searchsorted(demand, np.arange(len(demands) + 1))
     by_units = np.bincount(demand * steps + points["units"] + 1, minlength=len(demands) * steps).reshape(-1, steps)
     by_power = np.lexsort([points["units"], points["cache"], points["power_w"], demand])
@@ -128,7 +128,7 @@ def _tables(file: Identity[PerformanceFile], of: Identity[LatencyRule], demands:
         least_cache=np.concatenate([np.minimum.accumulate(points["cache"][by_power[start:end]][::-1])[::-1]
                                     for start, end in pairwise(ends)]),
         **points,
-        gpu=law.gpu,
+        gpu=gpu,
         limit=limit,
         most=min(limit, gpu_type(data.gpu).slice_mps_clients(WHOLE)),
     )
@@ -169,7 +169,7 @@ def _of_models(grids: Mapping[str, Grid], rule: LatencyRule, models: Sequence[st
     rooms = [_rooms_ms(rule, grid, demands) for _, grid in used]
     room_ms, loose_ms = (np.concatenate(several, axis=1) for several in zip(*rooms, strict=True))
     starts = np.cumsum([0, *(one.shape[1] for one, _ in rooms)])
-    flat = _merged([_every_point(number, grid, start) for (number, grid), start in zip(used, starts, strict=False)])
+    flat = _merged([every_point(number, grid, start) for (number, grid), start in zip(used, starts, strict=False)])
     order = np.lexsort([flat["base_ms"], flat["burden"], flat["units"]])
     flat = {name: column[order] for name, column in flat.items()}
     size, alone_ms = flat.pop("size"), flat.pop("alone_ms") if known else np.full(len(order), np.inf)
@@ -186,9 +186,9 @@ def _of_models(grids: Mapping[str, Grid], rule: LatencyRule, models: Sequence[st
     return columns | {name: flat[name][point] for name in ("model", "units", "batch", *POINTS)}
 
 
-def _every_point(number: int, grid: Grid, start: int) -> Columns:
-    """All points of one model; ``number`` is its index among the models of the class, and ``start`` the index of its
-    first batch size.
+def every_point(number: int, grid: Grid, start: int) -> Columns:
+    """All points of one model, by units, then by batch; ``number`` is its index among the models of the class, and
+    ``start`` the index of its first batch size (``size``).
     """
     shape = grid.alone_ms.shape
     columns = {"model": np.full(shape, number), "units": np.broadcast_to(np.arange(1, shape[0] + 1)[:, None], shape),

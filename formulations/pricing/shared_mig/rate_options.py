@@ -36,8 +36,8 @@ class RateOptions(NamedTuple):
 
     ``longest_cycle_ms`` (models,) is the longest ``cycle_ms`` of any point of a model. Arrays over groups:
     ``most_rps`` is the rate of one replica that counts, ``total_rps`` that of all replicas of a group in a pattern.
-    For the objective max_throughput, every rate counts, and both have the highest rate of any pattern.
-    ``room_gib`` is the memory of the slice.
+    For the objective max_throughput, every rate counts, and both have the highest rate of any pattern. ``beyond`` is
+    the value of a request/s beyond ``total_rps``. ``room_gib`` is the memory of the slice.
     """
 
     group: Ints
@@ -55,6 +55,7 @@ class RateOptions(NamedTuple):
     longest_cycle_ms: Floats
     most_rps: Floats
     total_rps: Floats
+    beyond: float
     room_gib: float
 
 
@@ -100,7 +101,7 @@ def rate_options(instance: Instance, data: FittedNetworks, profile: str, groups:
     if fills:
         most_rps = np.full(len(groups), merged["rps"].max(initial=0.0) * clients)
     return RateOptions(**merged, longest_cycle_ms=cycle_ms, most_rps=most_rps, total_rps=most_rps * members,
-                       room_gib=room_gib)
+                       beyond=float(fills), room_gib=room_gib)
 
 
 def _points(network: ClosedNetwork, batches: Sequence[int], compute: int, clients: int) -> dict[str, Any]:

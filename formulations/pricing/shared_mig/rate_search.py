@@ -10,10 +10,9 @@ the price of the time that is taken, plus the price of all time, bounds the valu
 that are too short make the knapsack loose.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
+from provision.formulations.pricing.rates import GroupPrices
 from provision.formulations.pricing.shared_mig.rate_options import RateOptions
 from provision.formulations.pricing.shared_mig.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints
@@ -25,41 +24,23 @@ ASIDE = 1e-9
 """Visits that begin this fraction of the time before the end of a batch are not counted, so that rounding adds none."""
 
 
-class GroupValues(NamedTuple):
-    """Values of rates and replicas.
-
-    ``per_rps`` (groups,) is the value of a request/s that counts, ``beyond`` that of any further request/s, which is
-    not higher. ``bonus`` (groups,) is the value of a replica itself. In a pattern, only ``counted`` (groups,) replicas
-    of a group have a positive bonus.
-    """
-
-    per_rps: Floats
-    bonus: Floats
-    counted: Floats
-    beyond: float
-
-
-class Found(NamedTuple):
-    """The best pattern found, as points; empty if none is found. No pattern of at least two replicas has a value above
-    ``most``.
-    """
-
-    members: Ints
-    most: float
-
-
 @compiled
-def search(options: RateOptions, prices: GroupValues, floor: float, nodes: int) -> Found:
+def search(options: RateOptions, prices: GroupPrices, floor: float, nodes: int) -> tuple[Ints, float]:
     """Find the best pattern of at least two replicas if its value is above ``floor``, and bound the value of all.
 
     Parameters
     ----------
     options, prices
-        The operating points, and the values of rates and replicas.
+        The operating points, and the values of rates and replicas. The limits of rates are those of the points.
     floor
         The value that the pattern must exceed.
     nodes
         The most nodes to open. With 0, there is only the first bound.
+
+    Returns
+    -------
+    tuple
+        The points of the pattern, empty if none is found; and a number that no pattern's value exceeds.
     """
     most_processes = options.think_ms.shape[1]
     members = np.zeros(0, np.int64)
@@ -82,19 +63,19 @@ def search(options: RateOptions, prices: GroupValues, floor: float, nodes: int) 
         if roots[total] <= target:
             break
         if nodes <= 0:
-            return Found(members, max(target, roots[total]))
+            return members, max(target, roots[total])
         opened, best, found = _descend(options, prices, useful, value, busy, least_ms, total, time_of[total], target,
                                        nodes)
         members = found if len(found) else members
         if opened > nodes:
-            return Found(members, max(best, roots[total]))
+            return members, max(best, roots[total])
         nodes -= opened
         target = max(target, best)
-    return Found(members, target)
+    return members, target
 
 
 @inner
-def _descend(options: RateOptions, prices: GroupValues, useful: Ints, value: Floats, busy: Floats, least_ms: Floats,
+def _descend(options: RateOptions, prices: GroupPrices, useful: Ints, value: Floats, busy: Floats, least_ms: Floats,
              total: int, time: float, floor: float, nodes: int) -> tuple[int, float, Ints]:
     """Search the patterns with ``total`` processes. Returns the nodes opened, more than ``nodes`` if the search did not
     come to its end; the highest value; and the points of the best pattern, none if its value is not above ``floor``.
@@ -149,7 +130,7 @@ def _descend(options: RateOptions, prices: GroupValues, useful: Ints, value: Flo
 
 
 @inner
-def _by_cell(options: RateOptions, prices: GroupValues, useful: Ints) -> tuple[Floats, Floats]:
+def _by_cell(options: RateOptions, prices: GroupPrices, useful: Ints) -> tuple[Floats, Floats]:
     """The values of a replica by its hold time, and (useful points, cells) the least part of the slice's time that it
     takes.
 
@@ -166,8 +147,8 @@ def _by_cell(options: RateOptions, prices: GroupValues, useful: Ints) -> tuple[F
             rps = options.rps[one, cell]
             if rps > 0:
                 counts = min(rps, options.most_rps[group])
-                value[1, row, cell] = prices.beyond * rps + prices.bonus[group]
-                value[0, row, cell] = value[1, row, cell] + (prices.per_rps[group] - prices.beyond) * counts
+                value[1, row, cell] = options.beyond * rps + prices.bonus[group]
+                value[0, row, cell] = value[1, row, cell] + (prices.per_rps[group] - options.beyond) * counts
                 busy[row, cell] = options.processes[one] * options.slice_ms[one] / end_ms
     return value, busy
 
@@ -239,7 +220,7 @@ def _hold_ms(options: RateOptions, one: int, without: int, chosen: Ints, many: i
 
 
 @inner
-def _bound(options: RateOptions, prices: GroupValues, useful: Ints, worth: Floats, least_ms: Floats, chosen: Ints,
+def _bound(options: RateOptions, prices: GroupPrices, useful: Ints, worth: Floats, least_ms: Floats, chosen: Ints,
            many: int, first: int, rest: int, total: int, time: float) -> tuple[float, Floats]:
     """An upper bound on the value of a pattern that has the first ``many`` of ``chosen``, and ``rest`` further
     processes of the useful points from ``first`` on; and such a bound for each point that comes next.
@@ -248,7 +229,7 @@ def _bound(options: RateOptions, prices: GroupValues, useful: Ints, worth: Float
     had, counted, most = np.zeros((2, groups)), np.empty(groups), 0
     for group in range(groups):
         counted[group] = total if prices.bonus[group] <= 0 else min(prices.counted[group], total)
-        had[1, group] = (prices.per_rps[group] - prices.beyond) * options.total_rps[group]
+        had[1, group] = (prices.per_rps[group] - options.beyond) * options.total_rps[group]
     offers = np.full(len(useful), -np.inf)
     for place in range(many):
         one = chosen[place]
@@ -318,7 +299,7 @@ def _several(own: Floats, counted: float, bonus: float, values: Floats) -> None:
 
 
 @inner
-def _value(options: RateOptions, prices: GroupValues, chosen: Ints, many: int, total: int, scratch: Floats) -> float:
+def _value(options: RateOptions, prices: GroupPrices, chosen: Ints, many: int, total: int, scratch: Floats) -> float:
     """The value of a pattern at the highest rates of the cells of its hold times; minus infinity if a replica may carry
     nothing, or if the pattern does not fit the memory. ``scratch`` (2, groups) is overwritten.
     """
@@ -338,40 +319,42 @@ def _value(options: RateOptions, prices: GroupValues, chosen: Ints, many: int, t
         group = options.group[one]
         counted_rps[group] += min(rps, options.most_rps[group])
         number[group] += 1
-        value += prices.beyond * rps
+        value += options.beyond * rps
         if prices.bonus[group] < 0 or number[group] <= prices.counted[group]:
             value += prices.bonus[group]
     if memory_gib > options.room_gib:
         return -np.inf
     for group in range(len(counted_rps)):
-        value += (prices.per_rps[group] - prices.beyond) * min(counted_rps[group], options.total_rps[group])
+        value += (prices.per_rps[group] - options.beyond) * min(counted_rps[group], options.total_rps[group])
     return value
 
 
 @compiled
-def climb(options: RateOptions, prices: GroupValues, start: Ints, many: int) -> tuple[Ints, int, float]:
+def climb(options: RateOptions, prices: GroupPrices, start: Ints) -> tuple[Ints, float]:
     """Improve a pattern by adding, removing or replacing one replica at a time, as long as that raises its value.
 
     Parameters
     ----------
     options, prices
         The operating points, and the values of rates and replicas.
-    start, many
-        The points of the first pattern: the first ``many`` entries of an array of as many places as a pattern may have.
+    start
+        The points of the first pattern; those beyond the most processes of a slice are left out.
 
     Returns
     -------
     tuple
-        The points, their number, and the value.
+        The points, and the value.
     """
     useful = np.flatnonzero((prices.per_rps[options.group] > 0) | (prices.bonus[options.group] > 0))
-    most, now, tried = options.think_ms.shape[1], start.copy(), start.copy()
+    most = options.think_ms.shape[1]
+    now, tried, many = np.zeros(most, np.int64), np.zeros(most, np.int64), min(len(start), most)
+    now[:many] = start[:many]
     scratch = np.empty((2, len(prices.per_rps)))
     value = _sum(options, prices, now, many, scratch)
     while True:
         best, best_place, best_one = value, -2, -1
         for place in range(-1, many):
-            if place < 0 and many >= min(len(now), most):
+            if place < 0 and many >= most:
                 continue
             for at in range(0 if place < 0 else -1, len(useful)):
                 tried[:many] = now[:many]
@@ -388,7 +371,7 @@ def climb(options: RateOptions, prices: GroupValues, start: Ints, many: int) -> 
                 if found > best + ASIDE * max(abs(best), 1.0):
                     best, best_place, best_one = found, place, useful[at] if at >= 0 else -1
         if best_place == -2:
-            return now[:many].copy(), many, value
+            return now[:many].copy(), value
         if best_place == -1:
             now[many] = best_one
             many += 1
@@ -401,7 +384,7 @@ def climb(options: RateOptions, prices: GroupValues, start: Ints, many: int) -> 
 
 
 @inner
-def _sum(options: RateOptions, prices: GroupValues, chosen: Ints, many: int, scratch: Floats) -> float:
+def _sum(options: RateOptions, prices: GroupPrices, chosen: Ints, many: int, scratch: Floats) -> float:
     """The value of a pattern; -1 if it is not feasible. ``scratch`` (2, groups) is overwritten."""
     total = 0
     for place in range(many):

@@ -6,8 +6,8 @@ plans, a role counts with the most time that any rate up to the role's own takes
 bounds, it counts with the least time that any rate of the role takes.
 """
 
-from collections.abc import Collection, Hashable, Iterator, Sequence
-from functools import lru_cache, partial
+from collections.abc import Collection, Hashable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -17,7 +17,7 @@ from provision.formulations.pricing.knapsacks import Levels
 from provision.formulations.pricing.shared_mig.levels import Level, level_times_ms
 from provision.formulations.pricing.shared_mig.schedule import SCHEDULE
 from provision.formulations.search.roles import Role
-from provision.models.base.arrays import Floats, Ints
+from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.tolerances import FORGIVEN, SINGLE, TOLERANCE
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.closed_network import ClosedNetwork, work_ms_array
@@ -25,16 +25,11 @@ from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.problem.policy import Policy
 from provision.models.traffic.rule import LatencyRule
 
-
-class Visits(NamedTuple):
-    """How much each model disturbs others on a slice at the least: with one process and batches of 1.
-
-    The process is alone on the slice: ``slice_ms`` (models,) is the time for which a batch occupies the slice, and
-    ``cycle_ms`` (models,) the time from the start of a batch to its end.
-    """
-
-    slice_ms: Floats
-    cycle_ms: Floats
+Visits = tuple[Floats, Floats]
+"""How much each model disturbs others on a slice at the least: with one process and batches of 1. The process is alone
+on the slice: (models,) the time, in ms, for which a batch occupies the slice, and the time from the start of a batch to
+its end.
+"""
 
 
 class Ways(NamedTuple):
@@ -87,98 +82,76 @@ def ways_of(data: FittedNetworks, profile: str, policy: Policy, rule: LatencyRul
     relaxed
         Whether the ways are for bounds.
     """
-    counts, parts = np.zeros((0, len(levels)), np.int64), np.zeros((0, len(levels)))
-    none = _Columns(counts, counts, counts, parts, parts, counts.astype(bool))
-    of_role = _columns
-    if rule.random_arrivals:
-        visits = shortest_visits(data, {name for role in roles for name in role.models}, profile)
-        of_role = partial(_busy_columns, rule=rule, visits=visits)
-    columns = [_undominated(_joined([none, *of_role(data, profile, policy, role, levels, relaxed)])) for role in roles]
-    start = np.cumsum([0, *(len(one.use) for one in columns)])
-    found = _Columns._make(field.T for field in _joined([none, *columns]))
-    return Ways(start, found.batch, found.model, np.where(found.allowed, found.processes, -1), found.use,
-                found.memory_gib)
+    gpu, forgiven = gpu_type(data.gpu), 1 + FORGIVEN if relaxed else 1.0
+    compute, memory_gib = gpu.slice_compute(profile), gpu.slice_memory_gib(profile) * forgiven
+    visits = shortest_visits(data, {name for role in roles for name in role.models}, profile)
+    room = np.array([level.processes for level in levels])
+    found = []
+    for role in roles:
+        of_models = [np.zeros((6, 0, len(levels)))]
+        for number, name in enumerate(role.models):
+            if name not in data.models:
+                continue
+            network = data.models[name].coefficients
+            sizes = np.array([size for size in data.batches if size <= network.max_batch])
+            most = min(network.max_processes, gpu.mps_clients)
+            if rule.random_arrivals:
+                ways = _all_busy(network, sizes, compute, policy, role, levels, relaxed, rule, visits, most)
+            else:
+                ways = _at_mean_times(network, sizes, compute, policy, role, levels, relaxed)
+            batch, processes, use, in_time = np.broadcast_arrays(*ways)
+            held_gib = network.memory_gib(batch, processes)
+            allowed = in_time & (processes <= np.minimum(most, room)) & (held_gib <= memory_gib)
+            columns = np.array([batch, np.full(batch.shape, number), processes, use, held_gib, allowed], float)
+            of_models.append(columns.reshape(6, -1, len(levels)))
+        found.append(_undominated(np.concatenate(of_models, axis=1)))
+    start = np.cumsum([0, *(columns.shape[1] for columns in found)])
+    batch, model, processes, use, held_gib, allowed = np.concatenate(
+        [np.zeros((6, 0, len(levels))), *found], axis=1).swapaxes(1, 2)
+    processes = np.where(allowed, processes, -1)
+    return Ways(start, batch.astype(int), model.astype(int), processes.astype(int), use, held_gib)
 
 
-def _joined(parts: Sequence["_Columns"]) -> "_Columns":
-    """The ways of several parts, joined end to end."""
-    return _Columns._make(map(np.concatenate, zip(*parts, strict=True)))
-
-
-class _Columns(NamedTuple):
-    """The ways of one role as arrays (ways, levels)."""
-
-    batch: NDArray[np.int64]
-    model: NDArray[np.int64]
-    processes: NDArray[np.int64]
-    use: NDArray[np.float64]
-    memory_gib: NDArray[np.float64]
-    allowed: NDArray[np.bool_]
-
-
-def _columns(data: FittedNetworks, profile: str, policy: Policy, role: Role, levels: Sequence[Level], relaxed: bool
-             ) -> Iterator[_Columns]:
-    """For every model of a role, all batches at all levels.
+def _at_mean_times(network: ClosedNetwork, sizes: Ints, compute: int, policy: Policy, role: Role,
+                   levels: Sequence[Level], relaxed: bool) -> tuple[Ints, Ints, Floats, Bools]:
+    """For all batches at all levels, arrays that broadcast to (batches, levels): the batch, the processes that a role
+    needs, the part of the slice's time that they take, and whether batches are in time.
 
     In plans, the latency also covers a batch of one request, which may take longer than a larger one: a replica may be
     routed less than its role's rate, too little to form larger batches.
     """
-    gpu, forgiven = gpu_type(data.gpu), 1 + FORGIVEN if relaxed else 1.0
-    compute, memory_gib = gpu.slice_compute(profile), gpu.slice_memory_gib(profile) * forgiven
+    forgiven, used = (1 + FORGIVEN, least_use) if relaxed else (1.0, most_use)
     budget_ms, fill_s = role.slo_ms * policy.part_of_slo * forgiven, policy.fill_ms(role.slo_ms) / 1000
-    room = np.array([level.processes for level in levels])
-    used = least_use if relaxed else most_use
-    for number, name in enumerate(role.models if profile in data.profiles else ()):
-        if name not in data.models:
-            continue
-        network = data.models[name].coefficients
-        sizes = np.array([size for size in data.batches if size <= network.max_batch])
-        batch = np.broadcast_to(sizes[:, None], (len(sizes), len(levels)))
-        planned_ms = level_times_ms(network, sizes, levels, compute)[0].T
-        single_ms = level_times_ms(network, np.ones(1, int), levels, compute)[0].T
-        latency_ms = planned_ms if relaxed else np.maximum(planned_ms, single_ms)
-        rps = 1000 * batch / planned_ms * (forgiven if relaxed else 1 - TOLERANCE)
-        processes = np.maximum(np.ceil(role.rate_rps / rps), 1).astype(np.int64)
-        busy_s = busy_per_item_s(network, compute)
-        use = np.array([[used(busy_s, int(size), role, fill_s)] for size in sizes])
-        held_gib = processes * network.memory_gib(batch, 1)
-        allowed = ((latency_ms <= budget_ms) & (processes <= min(network.max_processes, gpu.mps_clients))
-                   & (processes <= room) & (held_gib <= memory_gib))
-        yield _Columns(batch, np.full_like(batch, number), processes, np.broadcast_to(use, batch.shape), held_gib,
-                       allowed)
+    planned_ms = level_times_ms(network, sizes, levels, compute)[0].T
+    single_ms = level_times_ms(network, np.ones(1, int), levels, compute)[0].T
+    latency_ms = planned_ms if relaxed else np.maximum(planned_ms, single_ms)
+    rps = 1000 * sizes[:, None] / planned_ms * (forgiven if relaxed else 1 - TOLERANCE)
+    busy_s = busy_per_item_s(network, compute)
+    use = np.array([[used(busy_s, int(size), role, fill_s)] for size in sizes])
+    processes = np.maximum(np.ceil(role.rate_rps / rps), 1).astype(np.int64)
+    return sizes[:, None], processes, use, latency_ms <= budget_ms
 
 
-def _busy_columns(data: FittedNetworks, profile: str, policy: Policy, role: Role, levels: Sequence[Level],
-                  relaxed: bool, rule: LatencyRule, visits: Visits) -> Iterator[_Columns]:
-    """Like `_columns`, with all processes busy: the fewest processes with which the rule lets a replica carry the
-    role's rate.
+def _all_busy(network: ClosedNetwork, sizes: Ints, compute: int, policy: Policy, role: Role, levels: Sequence[Level],
+              relaxed: bool, rule: LatencyRule, visits: Visits, most: int) -> tuple[Ints, Ints, Floats, Bools]:
+    """Like `_at_mean_times`, for every number of processes up to ``most`` with all of them busy; the arrays broadcast
+    to (processes, batches, levels).
 
     In plans, a batch beside P processes takes at most Z + P S. In bounds, the longest batch takes at least its time
     beside those neighbours that delay it least (``least_hold_ms``). Besides, n busy processes whose batches never take
     longer than a hold time take at least n S / hold of the slice's time, and the rule limits the hold time.
     """
-    gpu, forgiven = gpu_type(data.gpu), 1 + FORGIVEN if relaxed else 1.0
-    compute, memory_gib = gpu.slice_compute(profile), gpu.slice_memory_gib(profile) * forgiven
-    budget_ms = role.slo_ms * policy.part_of_slo * forgiven
-    launching, room = (np.array([getattr(level, what) for level in levels]) for what in ("launching", "processes"))
-    for number, name in enumerate(role.models if profile in data.profiles else ()):
-        if name not in data.models:
-            continue
-        network = data.models[name].coefficients
-        sizes = np.array([size for size in data.batches if size <= network.max_batch])
-        think_ms, slice_ms = longest_work_ms(network, sizes, launching, compute)
-        batch = np.broadcast_to(sizes[:, None], think_ms.shape)
-        most = min(network.max_processes, gpu.mps_clients)
-        rooms_ms = _rooms_ms(cast("Hashable", rule), tuple(sizes.tolist()), most, role.rate_rps, budget_ms) * forgiven
-        for count in range(1, min(most, int(room.max())) + 1):
-            hold_ms = (least_hold_ms(think_ms, slice_ms, np.array(count), launching, visits) if relaxed
-                       else think_ms + launching * slice_ms)
-            longest_ms = rooms_ms[:, [count - 1]]
-            held_gib = network.memory_gib(batch, count)
-            allowed = (hold_ms <= longest_ms) & (count <= room) & (held_gib <= memory_gib)
-            with np.errstate(divide="ignore"):
-                use = count * slice_ms / longest_ms * relaxed / forgiven
-            yield _Columns(batch, np.full_like(batch, number), np.full_like(batch, count), use, held_gib, allowed)
+    forgiven = 1 + FORGIVEN if relaxed else 1.0
+    launching = np.array([level.launching for level in levels])
+    think_ms, slice_ms = longest_work_ms(network, sizes, launching, compute)
+    count = np.arange(1, min(most, max(level.processes for level in levels)) + 1)[:, None, None]
+    longest_ms = _rooms_ms(cast("Hashable", rule), tuple(sizes.tolist()), most, role.rate_rps,
+                           role.slo_ms * policy.part_of_slo * forgiven).T[:len(count), :, None] * forgiven
+    hold_ms = (least_hold_ms(think_ms, slice_ms, count, launching, visits) if relaxed
+               else think_ms + launching * slice_ms)
+    with np.errstate(divide="ignore"):
+        use = count * slice_ms / longest_ms * relaxed / forgiven
+    return sizes[:, None], count, use, hold_ms <= longest_ms
 
 
 @lru_cache(maxsize=4096)
@@ -194,7 +167,7 @@ def shortest_visits(data: FittedNetworks, models: Collection[str], profile: str)
     work_ms = [work_ms_array(data.models[name].coefficients, 1, 1, compute) for name in sorted(models)
                if name in data.models]
     think_ms, slice_ms = np.array(work_ms, float).reshape(-1, 2).T
-    return Visits(slice_ms, think_ms + slice_ms)
+    return slice_ms, think_ms + slice_ms
 
 
 def least_hold_ms(think_ms: Floats, slice_ms: Floats, processes: Ints, launching: Ints, visits: Visits) -> Floats:
@@ -214,12 +187,12 @@ def least_hold_ms(think_ms: Floats, slice_ms: Floats, processes: Ints, launching
     visits
         The shortest visits of all models.
     """
-    others = np.maximum(launching - processes, 0)
+    (visit_ms, cycle_ms), others = visits, np.maximum(launching - processes, 0)
     own_ms = think_ms + processes * slice_ms
     hold_ms = own_ms + 0.0 * others
     for _ in range(SCHEDULE.steps):
-        number = 1 + np.floor(hold_ms[..., None] / visits.cycle_ms * (1 - SINGLE))
-        delay_ms = (visits.slice_ms * number).min(axis=-1, initial=np.inf)
+        number = 1 + np.floor(hold_ms[..., None] / cycle_ms * (1 - SINGLE))
+        delay_ms = (visit_ms * number).min(axis=-1, initial=np.inf)
         longer_ms = own_ms + others * np.minimum(slice_ms, delay_ms)
         if (longer_ms <= hold_ms).all():
             break
@@ -266,15 +239,16 @@ def least_use(busy_s: NDArray[np.float64], batch: int, role: Role, fill_s: float
     return float((rates_rps * busy_s[:batch])[here].min()) * (1 - FORGIVEN)
 
 
-def _undominated(ways: _Columns) -> _Columns:
+def _undominated(ways: Floats) -> Floats:
     """At each level, the allowed ways that no other allowed way dominates. They come first at each level; rows that
     have no such way at any level are left out.
+
+    ``ways`` (6, ways, levels) are batches, models, processes, use, memory, and 1 for ways that are allowed, else 0.
     """
-    resources = (ways.processes, ways.use, ways.memory_gib)
-    no_more = np.logical_and.reduce([field[:, None] <= field for field in resources])
-    first = np.tri(len(ways.use), k=-1, dtype=bool).T[:, :, None]
-    better = no_more & ways.allowed[:, None] & (~no_more.swapaxes(0, 1) | first)
-    kept = ways.allowed & ~better.any(axis=0)
+    no_more = np.logical_and.reduce([needs[:, None] <= needs for needs in ways[2:5]])
+    first = np.tri(ways.shape[1], k=-1, dtype=bool).T[:, :, None]
+    allowed = ways[5] > 0
+    better = no_more & allowed[:, None] & (~no_more.swapaxes(0, 1) | first)
+    kept = allowed & ~better.any(axis=0)
     order = np.argsort(~kept, axis=0, kind="stable")[: kept.sum(axis=0).max(initial=0)]
-    fields = [np.take_along_axis(field, order, axis=0) for field in ways[:-1]]
-    return _Columns._make([*fields, np.take_along_axis(kept, order, axis=0)])
+    return np.take_along_axis(np.concatenate([ways[:5], kept[None]]), order[None], axis=1)

@@ -25,15 +25,38 @@ from scipy.sparse import csr_array
 
 from provision.formulations.linear.restricted import RestrictedMaster
 from provision.formulations.pricing.rates import GENEROUS
-from provision.formulations.pricing.shared_mig.relaxed import LEVELS, clients, relaxed
+from provision.formulations.pricing.shared_mig.levels import Level, level_times_ms
+from provision.formulations.pricing.shared_mig.schedule import SCHEDULE
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem
-from provision.formulations.search.segments import Segments, best_segments, cap_rps
+from provision.formulations.search.segments import Segments, SliceType, best_segments, cap_rps
 from provision.models.base.arrays import Floats, Ints
-from provision.models.base.tolerances import SOLVER
+from provision.models.base.tolerances import SOLVER, TOLERANCE
+from provision.models.performance.closed_network import work_ms_array
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.search import Outcome
+from provision.models.problem.workload import Workload
+
+ANY_NUMBER = 10**6
+"""More processes than any slice has."""
+
+
+def _levels() -> list[Level]:
+    """The levels for bounds: one for each number of processes that plans have, and one for each interval of
+    utilisation, with any number of processes.
+
+    A level for an interval has the slowdown at the lower end of the interval. In the last interval, batches slow down
+    more than beside the most processes that are counted.
+    """
+    lower = (*SCHEDULE.bounded_uses, 1 - 1 / (SCHEDULE.most_processes + 1))
+    ends = zip(lower, (*lower[1:], 1.0), strict=True)
+    by_number = [Level(number, number, number, 1.0) for number in range(2, SCHEDULE.most_processes + 1)]
+    return by_number + [Level(1 / (1 - low), 2, ANY_NUMBER, high) for low, high in ends]
+
+
+LEVELS = _levels()
+"""Levels that together cover every way to share a slice."""
 
 
 def least_units(problem: Problem, limit_s: float) -> float:
@@ -41,17 +64,18 @@ def least_units(problem: Problem, limit_s: float) -> float:
     is proven in time.
     """
     instance, segments = problem.instance, problem.segments
-    shared, workloads, slice_types = relaxed(instance, segments), len(instance.workloads), len(segments.slice_types)
+    workloads, slice_types = len(instance.workloads), len(segments.slice_types)
+    rps, busy = relaxed(instance, segments)
     rate = np.array([instance.planned_rps(one) for one in instance.workloads])
     useful = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
     w, k = np.nonzero(useful)
-    user, slice_type, level = np.nonzero(shared.rps)
+    user, slice_type, level = np.nonzero(rps)
     places, place = np.unique(np.stack([slice_type, level], axis=1), axis=0, return_inverse=True)
     place, uses = place.ravel(), len(user)
-    every, use = np.arange(len(places)), [LEVELS[number].use for number in places[:, 1].tolist()]
-    most = [clients(instance, segments.slice_types[at], LEVELS[number]) for at, number in places.tolist()]
+    every, levels = np.arange(len(places)), [LEVELS[number] for number in places[:, 1].tolist()]
+    most = np.minimum([one.processes for one in levels], _clients(instance, segments)[places[:, 0]])
     part = np.divide(useful[w, k], rate[w], out=np.ones(len(w)), where=rate[w] > 0)
-    carried = np.divide(GENEROUS * shared.rps[user, slice_type, level], rate[user], out=np.ones(uses),
+    carried = np.divide(GENEROUS * rps[user, slice_type, level], rate[user], out=np.ones(uses),
                         where=rate[user] > 0)
     program = RestrictedMaster(problem, demand=(rate > 0) / GENEROUS,
                                replicas=np.array([one.min_replicas for one in instance.workloads]),
@@ -61,10 +85,10 @@ def least_units(problem: Problem, limit_s: float) -> float:
     segment = program.columns(np.zeros(len(w)), slices=-_entries(k, slice_types), replicas=_entries(w, workloads),
                               demand=_entries(w, workloads, np.minimum(part, 1)))
     sharing = program.columns(np.zeros(len(places)), slices=-_entries(places[:, 0], slice_types),
-                              busy=_entries(every, len(places), GENEROUS * np.array(use)),
-                              clients=_entries(every, len(places), np.array(most, float)))
+                              busy=_entries(every, len(places), GENEROUS * np.array([one.use for one in levels])),
+                              clients=_entries(every, len(places), most.astype(float)))
     share = program.columns(np.zeros(uses), np.where(rate[user] > 0, 1.0, 0.0), whole=False, demand=at_user(),
-                            rate=-each(), busy=-at_place(shared.busy[user, slice_type, level] * rate[user]))
+                            rate=-each(), busy=-at_place(busy[user, slice_type, level] * rate[user]))
     process = program.columns(np.zeros(uses), whole=False, replicas=at_user(), rate=each(np.minimum(carried, 1)),
                               clients=-at_place())
     found = program.integral([program.partitions, program.offered, segment, sharing, share, process], limit_s)
@@ -79,17 +103,54 @@ def _entries(of: Ints, rows: int, values: Floats | None = None) -> csr_array:
     return csr_array((np.ones(len(of)) if values is None else values, (of, np.arange(len(of)))), (rows, len(of)))
 
 
+def relaxed(instance: Instance, segments: Segments) -> tuple[Floats, Floats]:
+    """Two arrays (workloads, slice types, levels) at each of LEVELS, loosened by the verifier's tolerances: the highest
+    requests/s of a process, 0 where no batch is within the latency budget; and the least utilisation of one request/s.
+
+    At most one data file may describe the shared slices of each GPU type. The rates come from the networks' mean times,
+    so they are not valid under rules for random arrivals.
+    """
+    rps, busy = np.array([[_best(instance, workload, slice_type) for slice_type in segments.slice_types]
+                          for workload in instance.workloads]).transpose(2, 0, 1, 3)
+    return rps, busy
+
+
+def _best(instance: Instance, workload: Workload, slice_type: SliceType) -> Floats:
+    """(2, levels) the highest rate of a process and the least utilisation of one request/s; zeros if the data does not
+    describe the slice.
+    """
+    entry, found = instance.fleet[slice_type.entry], np.zeros((2, len(LEVELS)))
+    data = instance.sharing_of(entry.gpu, [workload.model])
+    if not isinstance(data, FittedNetworks) or slice_type.profile not in data.profiles or not entry.mps:
+        return found
+    network, compute = data.models[workload.model].coefficients, entry.type.slice_compute(slice_type.profile)
+    batch = np.array([size for size in data.batches if size <= network.max_batch], np.int64)
+    latency_ms, _ = level_times_ms(network, batch, LEVELS, compute)
+    fits = latency_ms <= instance.budget_ms(workload) * (1 + TOLERANCE)
+    fits &= network.memory_gib(batch, 1) <= entry.type.slice_memory_gib(slice_type.profile) * (1 + TOLERANCE)
+    sizes = np.arange(1, network.max_batch + 1)
+    least_busy = np.minimum.accumulate(work_ms_array(network, sizes, 1, compute)[1] / (1000 * sizes))
+    fill_s = instance.policy.fill_ms(workload.slo_ms) / 1000
+    filled = np.minimum(batch, 1 + instance.planned_rps(workload) * fill_s * (1 + TOLERANCE)).astype(int)
+    found[0] = np.where(fits, 1000 * batch / latency_ms, 0.0).max(axis=1)
+    found[1] = np.where(fits, least_busy[filled - 1], np.inf).min(axis=1)
+    found[1, found[0] == 0] = 0.0
+    return found
+
+
+def _clients(instance: Instance, segments: Segments) -> Ints:
+    """(slice types,) the number of MPS clients that a slice may have."""
+    return np.array([instance.fleet[one.entry].type.slice_mps_clients(one.profile)
+                     for one in segments.slice_types], int)
+
+
 def most_alone_or_shared(instance: Instance) -> Segments:
     """The segments, each with the larger of two throughputs: its own, and a bound for the workload on shared slices.
 
     The bound counts as many replicas of the workload on the slice as MPS allows clients.
     """
     segments = best_segments(instance)
-    clients = [
-        instance.fleet[slice_type.entry].type.slice_mps_clients(slice_type.profile)
-        for slice_type in segments.slice_types
-    ]
-    most_rps = relaxed(instance, segments).rps.max(axis=2, initial=0) * np.array(clients)
+    most_rps = relaxed(instance, segments)[0].max(axis=2, initial=0) * _clients(instance, segments)
     return replace(segments, throughput_rps=np.maximum(segments.throughput_rps, most_rps))
 
 

@@ -9,7 +9,7 @@ from testbeds import random_testbed
 from provision import read, solve, verify
 from provision.formulations.master import solve as master
 from provision.formulations.master.schedule import SCHEDULE
-from provision.formulations.pricing.mps import roles
+from provision.formulations.pricing.mps import oracle
 from provision.formulations.values.bound import value_bound
 from provision.instances.generators.families import generate
 from provision.models.base.clock import present_stop
@@ -84,13 +84,13 @@ def test_a_start_is_never_lost():
 
 
 def test_a_stop_returns_the_best_plan(monkeypatch):
-    search = roles.best_patterns
+    search = oracle.best_patterns
 
     def stopped(*given):
         present_stop().ask()
         return search(*given)
 
-    monkeypatch.setattr(roles, "best_patterns", stopped)
+    monkeypatch.setattr(oracle, "best_patterns", stopped)
     result = solve(random_testbed(10, 4), "auto")
     assert result.verified and (result.termination == "stopped" or result.status == "optimal")
 

@@ -11,7 +11,7 @@ from small_solver import solve as solve_small
 from synthetic_networks import random_mixed
 
 import provision
-from provision.formulations.pricing.shared_mig.relaxed import relaxed
+from provision.formulations.pricing.shared_mig.shared_relaxation import relaxed
 from provision.formulations.search.segments import best_segments
 from provision.instances.importers.parvagpu import import_scenario, sharing
 from provision.models.performance.catalogue import load_performance
@@ -215,7 +215,7 @@ def test_the_relaxation_has_the_tolerance_of_the_verifier():
     for part in (1, 1 - 5e-10):
         instance = small_instance(0).replace(workloads=[
             {"name": "a", "model": "resnet50", "slo_ms": 2 * budget_ms * part, "rate_rps": 1.0}])
-        assert relaxed(instance, best_segments(instance)).rps[0, -1, 0] == pytest.approx(8000 / budget_ms, rel=1e-6)
+        assert relaxed(instance, best_segments(instance))[0][0, -1, 0] == pytest.approx(8000 / budget_ms, rel=1e-6)
 
 
 def test_ctrl_c_keeps_the_best_plan_so_far():

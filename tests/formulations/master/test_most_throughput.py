@@ -55,7 +55,8 @@ def test_no_content_is_worth_more_than_is_told(fleet, shared, rule):
     draw, judge, known = np.random.default_rng(1), Judge(problem), 0
     oracles = dict(rates_of(problem))
     for kind in draw.choice(list(oracles), 8):
-        worth = GroupPrices(1 + draw.exponential(1, 2), draw.normal(0, 300, 2), np.array([np.inf, 500.0]))
+        worth = GroupPrices(1 + draw.exponential(1, 2), draw.normal(0, 300, 2), np.array([np.inf, 500.0]),
+                            np.full(2, np.inf))
         (most, patterns, _), together = oracles[kind].price(worth, 0.0, 0), oracles[kind].together
         rated = [patterns.rated(at) for at in range(len(patterns.rps))]
         tried = [random_pattern(draw, shared) for _ in range(20)]

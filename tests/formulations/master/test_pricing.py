@@ -9,13 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from testbeds import random_testbed
 
-from provision.formulations.pricing.mps import roles
+from provision.formulations.pricing.mps import oracle
 from provision.formulations.pricing.mps.kernels import NONE, arrange
-from provision.formulations.pricing.mps.oracle import demands_of, running
+from provision.formulations.pricing.mps.oracle import InterferenceOracle
 from provision.formulations.pricing.mps.pricing import Effort
-from provision.formulations.pricing.mps.roles import RolePricing
 from provision.formulations.pricing.mps.schedule import InterferencePricing
-from provision.formulations.pricing.mps.tables import tables_of
 from provision.formulations.search.problem import Problem
 
 ENOUGH = 100_000
@@ -27,13 +25,13 @@ class Sharing:
 
     def __init__(self, instance):
         problem = Problem(instance)
-        self.copies, data = problem.copies, instance.performance[0]
-        self.tables = tables_of(data, instance.shared_rule, demands_of(instance, problem.roles))
-        self.pricing = RolePricing(instance, data, self.tables, problem.roles, problem.copies)
+        self.copies = problem.copies
+        self.pricing = InterferenceOracle(instance, instance.performance[0], problem.roles, problem.copies)
+        self.tables = self.pricing.tables
 
     def held(self, pattern):
         """Whether operating points hold for a pattern."""
-        return running(self.tables, pattern) is not None
+        return self.pricing.running(pattern) is not None
 
 
 def possible(problem, copies):
@@ -60,7 +58,7 @@ def priced(problem, values, nodes):
 
 @pytest.fixture(autouse=True)
 def few_copies(monkeypatch):
-    monkeypatch.setattr(roles, "SCHEDULE", InterferencePricing(many=10**9))
+    monkeypatch.setattr(oracle, "SCHEDULE", InterferencePricing(many=10**9))
 
 
 def rising(problem, draw, most=10**6):
@@ -99,7 +97,7 @@ def test_a_search_cut_short_still_bounds(seed, draw):
 
 
 def test_roles_of_one_model_offered_together_may_stand_any_number_of_times(monkeypatch):
-    monkeypatch.setattr(roles, "SCHEDULE", InterferencePricing(many=1))
+    monkeypatch.setattr(oracle, "SCHEDULE", InterferencePricing(many=1))
     for seed in range(8):
         problem = Sharing(random_testbed(4, seed))
         values = rising(problem, seed)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from provision import read, solve
 from provision.formulations.pricing.rates import GroupPrices
-from provision.formulations.pricing.shared_mig.oracle import network_rates
-from provision.formulations.pricing.shared_mig.rate_search import GroupValues, search
+from provision.formulations.pricing.shared_mig.rate_search import search
+from provision.formulations.pricing.shared_mig.rates import network_rates
 from provision.formulations.search.problem import Problem
 from provision.models.base.clock import NEVER
 from provision.models.performance.longest_batches import network_hold_ms
@@ -82,12 +82,13 @@ def values_of(oracle, problem, every, per_rps, bonus):
 def test_no_pattern_exceeds_the_bound_and_the_best_is_found(seed, part):
     oracle, problem, slice_type, data, per_rps, bonus = drawn(seed)
     every = values_of(oracle, problem, brute_force(oracle, problem, slice_type, data), per_rps, bonus)
-    best, prices = max([0.0, *every.values()]), GroupValues(per_rps, bonus, np.full(len(bonus), np.inf), 0.0)
+    endless = np.full(len(bonus), np.inf)
+    best, prices = max([0.0, *every.values()]), GroupPrices(per_rps, bonus, endless, endless)
     for floor, nodes in ((best * part, 10**6), (best * part, 0), (best * part, 20), (best * 1.2, 10**6)):
-        found = search(oracle.options, prices, floor, nodes)
-        assert found.most >= best * (1 - 1e-9)
-        assert not len(found.members) or tuple(sorted(found.members.tolist())) in every or found.most > best
-    priced = oracle.price(GroupPrices(per_rps, bonus, np.full(len(per_rps), np.inf)), best * part, 3)
+        members, most = search(oracle.options, prices, floor, nodes)
+        assert most >= best * (1 - 1e-9)
+        assert not len(members) or tuple(sorted(members.tolist())) in every or most > best
+    priced = oracle.price(prices, best * part, 3)
     assert priced.most >= best * (1 - 1e-9)
 
 
@@ -104,11 +105,12 @@ def test_no_pattern_exceeds_the_bound_for_most_throughput(seed, part):
         carried, number = np.bincount(group, rates, groups), np.bincount(group, minlength=groups)
         within, paid = np.minimum(carried, cap_rps), np.where(bonus > 0, np.minimum(number, counted), number)
         values[chosen] = float(per_rps @ within + beyond * (carried - within).sum() + paid @ bonus)
-    best, options = max([0.0, *values.values()]), oracle.options._replace(most_rps=cap_rps, total_rps=cap_rps)
+    best = max([0.0, *values.values()])
+    options = oracle.options._replace(most_rps=cap_rps, total_rps=cap_rps, beyond=beyond)
     for floor, nodes in ((best * part, 10**6), (best * part, 0), (best * part, 20)):
-        found = search(options, GroupValues(per_rps, bonus, counted, beyond), floor, nodes)
-        assert found.most >= best * (1 - 1e-9)
-        assert nodes < 10**6 or best == 0 or part == 1 or found.most <= best * 1.1
+        _, most = search(options, GroupPrices(per_rps, bonus, cap_rps, counted), floor, nodes)
+        assert most >= best * (1 - 1e-9)
+        assert nodes < 10**6 or best == 0 or part == 1 or most <= best * 1.1
 
 
 @settings(max_examples=200)

@@ -52,7 +52,7 @@ def test_nothing_is_worth_more_than_pricing_says(workloads, rule, gpu, seed, eff
     oracle, draw = patterns_of(mixed(workloads, rule), gpu), np.random.default_rng(seed)
     listed, rates = oracle.listed(), np.array([rate for _, _, rate in workloads], float)
     per_rps, bonus = draw.uniform(0, 1, len(rates)) / rates, draw.uniform(-0.1, 0.1, len(rates))
-    most, found, *_ = oracle.price(GroupPrices(per_rps, bonus, np.full(len(rates), np.inf)), 0.0, effort)
+    most, found, *_ = oracle.price(GroupPrices(per_rps, bonus, *np.full((2, len(rates)), np.inf)), 0.0, effort)
     for listing in (listed, found):
         worth = np.minimum(listing.rps, rates * (1 + 1e-8)) @ per_rps + listing.number @ bonus
         assert (worth <= most * (1 + 1e-6) + 1e-5).all()
@@ -82,7 +82,7 @@ def test_listed_pairs_come_near_the_best_of_all_pairs(rule):
 def test_no_bound_exceeds_the_value_of_all_rates():
     rates = np.array([751.0, 51.0])
     oracle = patterns_of(mixed([("resnet50", 90, 751), ("resnet50", 51, 51)]), "t4")
-    most, *_ = oracle.price(GroupPrices(np.array([0.9, 0.1]) / rates, np.zeros(2), np.full(2, np.inf)), 0.9, 0)
+    most, *_ = oracle.price(GroupPrices(np.array([0.9, 0.1]) / rates, np.zeros(2), *np.full((2, 2), np.inf)), 0.9, 0)
     assert most <= 1 + 1e-5
 
 

@@ -45,7 +45,7 @@ def role_rates():
 
 def priced(profile, per_rps):
     """What pricing finds at prices of a request/s."""
-    return role_rates()[profile].price(GroupPrices(np.asarray(per_rps), np.zeros(2), np.full(2, np.inf)), 0.0, 0)
+    return role_rates()[profile].price(GroupPrices(np.asarray(per_rps), np.zeros(2), *np.full((2, 2), np.inf)), 0.0, 0)
 
 
 def holds(profile, replicas) -> bool:
