@@ -18,6 +18,8 @@ from provision.models.base.arrays import Ints
 from provision.models.base.compiled import compiled, inner
 
 Units = NDArray[np.int32]
+ENDLESS = -1
+"""Stands for a number of copies that sets no limit."""
 
 
 class Levels(NamedTuple):
@@ -105,7 +107,8 @@ def _most(
                 break
             gains = _gains(start, first[level], memory_gib[level], values, gib_price)
             table = np.zeros((room[level] + 1, units + 1), np.int64)
-            _fill(start, first[level], second[level], gains, copies, table, none)
+            passes = _passes(start, first[level], second[level], gains, copies, room[level], units)
+            _fill(start, first[level], second[level], gains, passes, table, none)
             found[level] = table[-1, -1]
             best = max(best, found[level])
     return found
@@ -127,19 +130,18 @@ def _pattern(
     """The compiled part of `pattern_at`: fill the table of a knapsack, then trace its best pattern back."""
     gains = _gains(start, first[level], memory_gib[level], values, gib_price)
     table = np.zeros((room[level] + 1, units + 1), np.int64)
-    rounds = _rounds(start, first[level], second[level], gains, copies, room[level], units)
-    chosen = np.full((rounds.sum(), room[level] + 1, units + 1), -1, np.int16)
-    _fill(start, first[level], second[level], gains, copies, table, chosen)
+    passes = _passes(start, first[level], second[level], gains, copies, room[level], units)
+    chosen = np.full((np.abs(passes).sum(), room[level] + 1, units + 1), -1, np.int16)
+    _fill(start, first[level], second[level], gains, passes, table, chosen)
     found = []
     row, one, other = len(chosen) - 1, room[level], units
     for role in range(len(start) - 2, -1, -1):
-        endless = _endless(start, first[level], second[level], gains, copies, role, room[level], units)
-        for _ in range(rounds[role]):
+        for _ in range(abs(passes[role])):
             while chosen[row, one, other] >= 0:
                 way = start[role] + chosen[row, one, other]
                 found.append(way)
                 one, other = one - first[level, way], other - second[level, way]
-                if not endless:
+                if passes[role] != ENDLESS:
                     break
             row -= 1
     return found
@@ -182,42 +184,32 @@ def _estimate(start: Ints, first: Units, second: Units, room: int, units: int, g
 
 
 @inner
-def _endless(
-    start: Ints, first: Units, second: Units, gains: Ints, copies: Ints, role: int, room: int, units: int
-) -> bool:
-    """Whether the resources are used up before the role's number of copies is, so that the number sets no limit."""
-    for way in range(start[role], start[role + 1]):
-        if gains[way] > 0 and copies[role] * max(first[way] / max(room, 1), second[way] / units) < 1:
-            return False
-    return True
-
-
-@inner
-def _rounds(start: Ints, first: Units, second: Units, gains: Ints, copies: Ints, room: int, units: int) -> Ints:
-    """(roles,) the number of passes over the table: one for a role without limit, else one for every copy."""
+def _passes(start: Ints, first: Units, second: Units, gains: Ints, copies: Ints, room: int, units: int) -> Ints:
+    """(roles,) the number of passes over the table, one for every copy: 0 for a role without gain. It is ENDLESS if the
+    resources are used up before the copies are; then one pass takes any number of replicas.
+    """
     found = np.zeros(len(start) - 1, np.int64)
     for role in range(len(found)):
-        if (gains[start[role] : start[role + 1]] > 0).any():
-            endless = _endless(start, first, second, gains, copies, role, room, units)
-            found[role] = 1 if endless else copies[role]
+        for way in range(start[role], start[role + 1]):
+            if gains[way] > 0 and found[role] <= 0:
+                taken = copies[role] * max(first[way] / max(room, 1), second[way] / units)
+                found[role] = copies[role] if taken < 1 else ENDLESS
     return found
 
 
 @inner
 def _fill(
-    start: Ints, first: Units, second: Units, gains: Ints, copies: Ints, table: Ints, chosen: NDArray[np.int16]
+    start: Ints, first: Units, second: Units, gains: Ints, passes: Ints, table: Ints, chosen: NDArray[np.int16]
 ) -> None:
     """Fill ``table`` with the highest gain within each amount of both resources, and ``chosen`` with the ways taken.
 
     ``chosen`` (passes, first + 1, second + 1) is the way that a pass took, counted within its role; -1 if it took none.
     """
     room, units = table.shape[0] - 1, table.shape[1] - 1
-    rounds = _rounds(start, first, second, gains, copies, room, units)
     row = np.int64(0)
-    for role in range(len(rounds)):
-        endless = _endless(start, first, second, gains, copies, role, room, units)
-        for _ in range(rounds[role]):
-            before = table if endless else table.copy()
+    for role in range(len(passes)):
+        for _ in range(abs(passes[role])):
+            before = table if passes[role] == ENDLESS else table.copy()
             for way in range(start[role], start[role + 1]):
                 if gains[way] > 0 and first[way] <= room and second[way] <= units:
                     _take(before, table, first[way], second[way], gains[way], chosen, row, way - start[role])

@@ -90,18 +90,6 @@ class PatternOracle(Protocol):
         ...
 
 
-class OracleFactory(Protocol):
-    """Makes the oracle of a slice type; returns None if the data does not describe how the slice is shared.
-
-    ``copies`` (roles,) is the highest number of replicas of each role in one pattern.
-    """
-
-    def __call__(self, instance: Instance, entry: FleetEntry, profile: str, data: Any,
-                 roles: Sequence[Role], copies: NDArray[np.int64]) -> PatternOracle | None:
-        """Make the oracle of a slice type; return None for slice types that have none."""
-        ...
-
-
 @dataclass(frozen=True)
 class WayOfSharing:
     """What planning knows about one way of sharing slices. Only ``oracle`` is required.
@@ -109,7 +97,9 @@ class WayOfSharing:
     Attributes
     ----------
     oracle
-        Makes the PatternOracle of a slice type.
+        Makes the PatternOracle of a slice type. It gets the instance, the fleet entry, the slice's profile, the data,
+        all roles, and (roles,) the highest number of replicas of each role in one pattern. It returns None if the data
+        does not describe how the slice is shared.
     rates
         Makes the ``RateOracle`` (`provision.formulations.pricing.rates`) of a Problem, a slice type, the data and a
         Deadline. It returns None if the patterns of the Problem carry no rates, or are not all listed at the deadline.
@@ -121,13 +111,14 @@ class WayOfSharing:
         of ``oracle``.
     """
 
-    oracle: OracleFactory
+    oracle: Callable[[Instance, FleetEntry, str, Any, Sequence[Role], NDArray[np.int64]], PatternOracle | None]
     rates: Callable[..., Any] | None = None
     settings: Callable[..., Any] | None = None
 
 
 GROUP = "provision.patterns"
-"""The group of entry points. Each has the name of a kind of performance data and loads a WayOfSharing or OracleFactory.
+"""The group of entry points. Each has the name of a kind of performance data and loads a WayOfSharing, or only its
+``oracle``.
 """
 
 _ORACLES: WeakKeyDictionary[Problem, dict[int, list[PatternOracle]]] = WeakKeyDictionary()

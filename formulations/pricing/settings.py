@@ -9,7 +9,6 @@ those that the slice has already. How it tells depends on the way of sharing:
 - If only the pattern oracle can tell, it has a list of the patterns that the oracle found.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ import numpy as np
 
 from provision.formulations.pricing.oracle import Pattern, Running, oracles_of, way_of
 from provision.formulations.pricing.schedule import SCHEDULE
-from provision.formulations.search.problem import Group, Problem, Shareable
+from provision.formulations.search.problem import Problem, Shareable
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import DUST
 from provision.models.problem.workload import LEAST_RPS
@@ -96,36 +95,17 @@ def role_ways(problem: Problem, shares: Mapping[int, float]) -> list[Way]:
     ``shares`` maps a role to the least fraction of the slice that it takes.
     """
     found = []
-    by_rate = {one: _ByRate(groups) for one, groups in problem.classes.items()}
+    rates_rps, single = np.array([(group.rate_rps, group.most == 1) for group in problem.groups]).T
+    of_class = {one: np.array([problem.position[group] for group in groups]) for one, groups in problem.classes.items()}
     for at, share in shares.items():
         role = problem.roles[at]
-        positions = sorted(problem.position[group] for group in by_rate[role.workload_class].served(role.rate_rps))
+        own = of_class[role.workload_class]
+        # A group with one replica has it at its whole rate; the others have replicas of any rate up to theirs.
+        served = (rates_rps[own] >= role.rate_rps / (1 + DUST)) & np.where(
+            single[own], rates_rps[own] <= role.rate_rps, (role.rate_rps > 0) | (rates_rps[own] == 0))
         busy = share / max(role.rate_rps, LEAST_RPS)
-        found += [Way(position, None, at, 0.0, role.rate_rps, busy) for position in positions]
+        found += [Way(position, None, at, 0.0, role.rate_rps, busy) for position in np.sort(own[served]).tolist()]
     return found
-
-
-class _ByRate:
-    """The groups of a workload class, sorted by rate, to find those that replicas of some rate can serve."""
-
-    def __init__(self, groups: Sequence[Group]) -> None:
-        self.single, self.split = (
-            sorted((one for one in groups if (one.most == 1) == single), key=_rate) for single in (True, False))
-
-    def served(self, rate_rps: float) -> Iterator[Group]:
-        """Yield the groups that may have replicas of a rate: those with one replica if the rate is theirs, the others
-        if it is at most theirs.
-        """
-        least = rate_rps / (1 + DUST)
-        first, end = bisect_left(self.single, least, key=_rate), bisect_right(self.single, rate_rps, key=_rate)
-        yield from self.single[first:end]
-        for group in self.split[bisect_left(self.split, least, key=_rate):]:
-            if rate_rps > 0 or group.rate_rps == 0:
-                yield group
-
-
-def _rate(group: Group) -> float:
-    return group.rate_rps
 
 
 def _listed(problem: Problem, shared: Shareable) -> Iterator[Setting]:
