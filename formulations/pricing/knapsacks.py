@@ -9,13 +9,18 @@ most the gain of the knapsack (values less the price of the memory taken) plus t
 relaxation).
 """
 
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from provision.formulations.pricing.oracle import Pattern, Priced
+from provision.formulations.pricing.schedule import SCHEDULE
 from provision.models.base.arrays import Ints
 from provision.models.base.compiled import compiled, inner
+from provision.models.base.tolerances import SINGLE
 
 Units = NDArray[np.int32]
 ENDLESS = -1
@@ -76,6 +81,82 @@ def pattern_at(levels: Levels, level: int, values: NDArray[np.int64], copies: ND
     """
     taken = _pattern(*levels, level, values, copies, gib_price)
     return [int(way) for way in taken]
+
+
+class KnapsackOracle(ABC):
+    """What the pattern oracles have in common that price by knapsacks. Memory is charged at rising prices until the
+    best patterns fit.
+
+    Attributes
+    ----------
+    copies, memory_gib
+        (roles,) the most replicas of each role in a pattern, and the memory of the slice.
+    able
+        (roles,) whether patterns for plans may have the role.
+    planned, bounded
+        The knapsacks for plans and for bounds, both in the units of the quickest search and in those of all others.
+    """
+
+    copies: Ints
+    memory_gib: float
+    able: NDArray[np.bool_]
+    planned: Sequence[Any]
+    bounded: Sequence[Any]
+
+    @abstractmethod
+    def seeds(self) -> list[Pattern]:
+        """The patterns of a single role that the slice can serve."""
+
+    @abstractmethod
+    def _ranked(self, knapsacks: Any, values: Ints, copies: Ints, gib_price: float, near: float
+                ) -> list[tuple[int, Any]]:
+        """The places where knapsacks have their highest gains (see `worth_of`), each with its gain, highest first."""
+
+    @abstractmethod
+    def _taken(self, knapsacks: Any, place: Any, values: Ints, copies: Ints, gib_price: float) -> tuple[Pattern, bool]:
+        """A pattern of the highest gain at a place, and whether a slice can hold it."""
+
+    def price(self, values: Ints, floor: int, effort: int) -> Priced:
+        """Patterns of a value above a floor; see ``PatternOracle.price``."""
+        step = min(effort, len(self.planned) - 1)
+        found = self._patterns(self.planned[step], np.where(self.able, values, 0), self.copies, floor)
+        worth = max((int(values[list(pattern)].sum()) for pattern in (*found, *self.seeds())), default=0)
+        most = max(self._most(self.bounded[step], values, floor), worth)
+        return Priced(found, most, most <= max(worth, floor) or step == len(self.planned) - 1)
+
+    def _patterns(self, knapsacks: Any, values: Ints, copies: Ints, floor: int) -> list[Pattern]:
+        """The patterns of the highest values. If some of them do not fit, the search is repeated with a higher price of
+        memory.
+        """
+        found: dict[Pattern, None] = {}
+        highest = 0
+        for part in (0.0, *SCHEDULE.parts):
+            gib_price, fitting = part * highest / self.memory_gib, True
+            ranked = self._ranked(knapsacks, values, copies, gib_price, SCHEDULE.promising)
+            highest = highest or (ranked[0][0] if ranked else 0)
+            for gain, place in ranked[:SCHEDULE.found]:
+                if gain <= (0 if part else floor):
+                    break
+                pattern, fits = self._taken(knapsacks, place, values, copies, gib_price)
+                fitting &= fits
+                if fits and values[list(pattern)].sum() > floor:
+                    found[pattern] = None
+            if fitting:
+                break
+        return list(found)
+
+    def _most(self, knapsacks: Any, values: Ints, floor: int) -> int:
+        """An upper bound on the value of any pattern. Memory has prices only if the best pattern does not fit."""
+        ranked = self._ranked(knapsacks, values, self.copies, 0.0, 1.0)
+        least, place = ranked[0] if ranked else (0, None)
+        if least <= floor or self._taken(knapsacks, place, values, self.copies, 0.0)[1]:
+            return least
+        for part in SCHEDULE.parts:
+            gib_price = part * least / self.memory_gib
+            all_gib = int(np.ceil(gib_price * self.memory_gib * (1 + SINGLE)))
+            ranked = self._ranked(knapsacks, values, self.copies, gib_price, 1.0)
+            least = min(least, ranked[0][0] + all_gib)
+        return least
 
 
 @compiled

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.pricing.knapsacks import Levels, pattern_at, worth_of
-from provision.formulations.pricing.oracle import Pattern, Priced, Running, WayOfSharing
-from provision.formulations.pricing.schedule import SCHEDULE as PRICING
+from provision.formulations.pricing.knapsacks import KnapsackOracle, Levels, pattern_at, worth_of
+from provision.formulations.pricing.oracle import Pattern, Running, WayOfSharing
 from provision.formulations.pricing.shared_mig.levels import bounded_levels, planned_levels
 from provision.formulations.pricing.shared_mig.rates import network_rates
 from provision.formulations.pricing.shared_mig.run_options import ways_of
@@ -28,7 +27,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry
 
 
-class NetworkOracle:
+class NetworkOracle(KnapsackOracle):
     """The patterns of slices of one profile that closed networks share.
 
     Parameters
@@ -42,10 +41,10 @@ class NetworkOracle:
 
     Attributes
     ----------
-    run_alone, alone
+    run_alone
         For each role, the operating point of a replica that has the slice to itself, None if it cannot carry the role's
-        rate; and (roles,) whether there is one. Patterns consist of such roles only, because in a plan the places of a
-        replica's neighbours may stay empty, and the replica is then verified as one that is alone.
+        rate. Patterns consist of roles that can (``able``) only, because in a plan the places of a replica's neighbours
+        may stay empty, and the replica is then verified as one that is alone.
     """
 
     def __init__(self, instance: Instance, entry: FleetEntry, profile: str, data: FittedNetworks,
@@ -58,20 +57,11 @@ class NetworkOracle:
         self.planned = [self.ways.knapsacks(self.levels, units, relaxed=False) for units in SCHEDULE.units]
         self.bounded = [loose.knapsacks(bounded, units, relaxed=True) for units in SCHEDULE.units]
         self.run_alone = [_run_alone(instance, entry, profile, role) for role in roles]
-        self.alone = np.array([run is not None for run in self.run_alone], bool)
+        self.able = np.array([run is not None for run in self.run_alone], bool)
 
     def seeds(self) -> list[Pattern]:
         """The patterns of a single role that the slice can serve."""
-        return [(int(one),) for one in np.flatnonzero(self.alone)]
-
-    def price(self, values: NDArray[np.int64], floor: int, effort: int) -> Priced:
-        """Patterns of a value above a floor; see ``PatternOracle.price``."""
-        step = min(effort, len(SCHEDULE.units) - 1)
-        sure = np.where(self.alone, values, 0)
-        found = self._patterns(self.planned[step], sure, floor)
-        worth = max((int(values[list(pattern)].sum()) for pattern in found), default=0)
-        most = max(self._most(self.bounded[step], values, floor), worth, int(sure.max(initial=0)))
-        return Priced(found, most, most <= max(worth, floor) or step == len(SCHEDULE.units) - 1)
+        return [(int(one),) for one in np.flatnonzero(self.able)]
 
     def running(self, pattern: Pattern) -> list[Running] | None:
         """Operating points of a pattern's replicas, in the order of its roles; None if the pattern is feasible at no
@@ -80,7 +70,7 @@ class NetworkOracle:
         if len(pattern) == 1:
             run = self.run_alone[pattern[0]]
             return None if run is None else [run]
-        tried = range(len(self.levels)) if self.alone[list(pattern)].all() else ()
+        tried = range(len(self.levels)) if self.able[list(pattern)].all() else ()
         return next((runs for runs in (self._running_at(level, pattern) for level in tried) if runs is not None), None)
 
     def _running_at(self, at: int, pattern: Pattern) -> list[Running] | None:
@@ -94,48 +84,18 @@ class NetworkOracle:
             Running(int(ways.model[at, way]), int(ways.batch[at, way]), int(ways.processes[at, way]), 1.0)
             for way in chosen]
 
-    def _patterns(self, levels: Levels, values: NDArray[np.int64], floor: int) -> list[Pattern]:
-        """Patterns of the levels with the highest values. If some of them do not fit into the memory, the search is
-        repeated with a higher price of memory.
-        """
-        found: dict[Pattern, None] = {}
-        highest = 0
-        for part in (0.0, *PRICING.parts):
-            gib_price, fitting = part * highest / self.memory_gib, True
-            most = worth_of(levels, values, self.copies, gib_price, SCHEDULE.promising)
-            highest = highest or int(most.max(initial=0))
-            for level in np.argsort(-most, kind="stable")[:SCHEDULE.found]:
-                if most[level] <= (0 if part else floor):
-                    break
-                ways = pattern_at(levels, int(level), values, self.copies, gib_price)
-                pattern = self._pattern(levels, ways)
-                if levels.memory_gib[level, ways].sum() > self.memory_gib * (1 - SINGLE):
-                    fitting = False
-                elif values[list(pattern)].sum() > floor:
-                    found[pattern] = None
-            if fitting:
-                break
-        return list(found)
+    def _ranked(self, knapsacks: Levels, values: Ints, copies: Ints, gib_price: float, near: float
+                ) -> list[tuple[int, int]]:
+        """The levels with the highest gains."""
+        most = worth_of(knapsacks, values, copies, gib_price, near)
+        return [(int(most[level]), level) for level in np.argsort(-most, kind="stable").tolist()]
 
-    def _most(self, levels: Levels, values: NDArray[np.int64], floor: int) -> int:
-        """An upper bound on the value of any pattern."""
-        most = worth_of(levels, values, self.copies, 0.0, 1.0)
-        highest = least = int(most.max(initial=0))
-        if highest <= floor:
-            return least
-        level = int(most.argmax())
-        ways = pattern_at(levels, level, values, self.copies, 0.0)
-        if levels.memory_gib[level, ways].sum() > self.memory_gib:
-            for part in PRICING.parts:
-                gib_price = part * highest / self.memory_gib
-                dearer = worth_of(levels, values, self.copies, gib_price, 1.0)
-                all_gib = int(np.ceil(gib_price * self.memory_gib * (1 + SINGLE)))
-                least = min(least, int(dearer.max(initial=0)) + all_gib)
-        return least
-
-    def _pattern(self, levels: Levels, ways: Sequence[int]) -> Pattern:
-        """The pattern (roles in ascending order) of the given ways."""
-        return tuple(sorted((np.searchsorted(levels.start, ways, side="right") - 1).tolist()))
+    def _taken(self, knapsacks: Levels, place: int, values: Ints, copies: Ints, gib_price: float
+               ) -> tuple[Pattern, bool]:
+        """A pattern of the highest gain at a level, and whether the slice has the memory for it."""
+        ways = pattern_at(knapsacks, place, values, copies, gib_price)
+        pattern = tuple(sorted((np.searchsorted(knapsacks.start, ways, side="right") - 1).tolist()))
+        return pattern, bool(knapsacks.memory_gib[place, ways].sum() <= self.memory_gib * (1 - SINGLE))
 
 
 def _chosen(needs: Floats, choices: Sequence[Ints], room: Floats) -> list[int] | None:

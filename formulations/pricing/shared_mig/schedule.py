@@ -18,10 +18,6 @@ class NetworksPricing:
         From how many points of two groups the listed patterns are improved.
     units
         Units of utilisation in the quickest search for patterns of roles, and in all others.
-    found
-        The most patterns of roles that one search returns.
-    promising
-        Levels whose estimate is below this fraction of the best pattern's value are skipped.
     choices
         The most batch sizes of a workload at a level. There are several because a part of its rate fills only smaller
         batches.
@@ -56,8 +52,6 @@ class NetworksPricing:
     sharing: int = 3
     starts: int = 3
     units: tuple[int, int] = (64, 120)
-    found: int = 40
-    promising: float = 0.8
     choices: int = 3
     block: int = 256
     mixed: int = 4

@@ -17,16 +17,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.pricing.knapsacks import Levels, pattern_at, worth_of
-from provision.formulations.pricing.oracle import Pattern, Priced, Running, WayOfSharing
-from provision.formulations.pricing.schedule import SCHEDULE
+from provision.formulations.pricing.knapsacks import KnapsackOracle, Levels, pattern_at, worth_of
+from provision.formulations.pricing.oracle import Pattern, Running, WayOfSharing
 from provision.formulations.pricing.temporal.levels import UNDISTURBED, UNLIMITED, Grid, levels_of, pressures_of
 from provision.formulations.pricing.temporal.listing import turns_patterns
 from provision.formulations.pricing.temporal.tables import ALONE, GpuletTables, Part, TurnTables
 from provision.formulations.search.feasibility import late
 from provision.formulations.search.roles import Role
-from provision.models.base.arrays import Floats
-from provision.models.base.tolerances import SINGLE
+from provision.models.base.arrays import Floats, Ints
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.gpulets import Gpulets
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
@@ -154,7 +152,11 @@ class _Side(NamedTuple):
     shape: tuple[int, int]
 
 
-class TurnsOracle:
+Place = list[tuple[_Side, int]]
+"""The parts of a GPU, each with a level (by index)."""
+
+
+class TurnsOracle(KnapsackOracle):
     """The patterns of whole GPUs of one type on which replicas take turns.
 
     Parameters
@@ -180,7 +182,7 @@ class TurnsOracle:
                                  np.array([roles[at].slo_ms * instance.policy.part_of_slo for at in self.role]),
                                  np.array([roles[at].rate_rps for at in self.role]), instance.shared_rule)
         self.copies, self.clients = np.minimum(copies, clients), clients
-        self.memory_gib = self.tables.gpu.slice_memory_gib(WHOLE)
+        self.memory_gib, self.able = self.tables.gpu.slice_memory_gib(WHOLE), np.ones(len(roles), bool)
         self.planned, self.bounded = ([_splits(self.tables, self.start, grid, relaxed) for grid in GRIDS]
                                       for relaxed in (False, True))
         self.known: dict[Pattern, Parts | None] = {}
@@ -192,14 +194,6 @@ class TurnsOracle:
             if self.known.get((role,)) is None:
                 self.known[(role,)] = parts if self._settles(parts) else None
         return [pattern for pattern, parts in self.known.items() if len(pattern) == 1 and parts]
-
-    def price(self, values: NDArray[np.int64], floor: int, effort: int) -> Priced:
-        """Patterns of a value above a floor; see ``PatternOracle.price``."""
-        step = min(effort, len(GRIDS) - 1)
-        found = self._patterns(self.planned[step], values, self.copies, floor)
-        worth = max((int(values[list(pattern)].sum()) for pattern in found), default=0)
-        most = max(self._most(self.bounded[step], values, floor), worth)
-        return Priced(found, most, most <= max(worth, floor) or step == len(GRIDS) - 1)
 
     def running(self, pattern: Pattern) -> list[Running] | None:
         """The operating points of a pattern's replicas, with the largest feasible batches; None if none are found."""
@@ -248,53 +242,27 @@ class TurnsOracle:
         number = sum(len(rows) for _, rows in parts)
         return number <= self.clients and self.tables.settle(self._loads(parts)) is not None
 
-    def _patterns(self, splits: list[list[_Side]], values: NDArray[np.int64], copies: NDArray[np.int64], floor: int
-                  ) -> list[Pattern]:
-        """Patterns of the best pairs of parts. If some of them do not fit into the memory, the search is repeated with
-        a higher price of memory.
-        """
-        found: dict[Pattern, None] = {}
-        highest = 0
-        for part in (0.0, *SCHEDULE.parts):
-            gib_price, fitting = part * highest / self.memory_gib, True
-            pairs = sorted((pair for sides in splits for pair in self._pairs(sides, values, copies, gib_price)),
-                           key=lambda pair: -pair[0])
-            highest = highest or (pairs[0][0] if pairs else 0)
-            for most, sides, chosen in pairs[:SCHEDULE.found]:
-                if most <= (0 if part else floor):
-                    break
-                ways = [pattern_at(side.levels, level, values, copies, gib_price)
-                        for side, level in zip(sides, chosen, strict=True)]
-                parts = tuple((side.share, tuple(rows)) for side, rows in zip(sides, ways, strict=True) if rows)
-                pattern = tuple(sorted(int(self.role[row]) for rows in ways for row in rows))
-                if not pattern or values[list(pattern)].sum() <= floor:
-                    continue
-                if pattern in found or self._settles(parts):
-                    self.known[pattern] = self.known.get(pattern) or parts
-                    found[pattern] = None
-                else:
-                    fitting = False
-            if fitting:
-                break
-        return list(found)
+    def _ranked(self, knapsacks: list[list[_Side]], values: Ints, copies: Ints, gib_price: float, near: float
+                ) -> list[tuple[int, Place]]:
+        """The levels of the parts with the highest total gains."""
+        pairs = [pair for sides in knapsacks for pair in self._pairs(sides, values, copies, gib_price)]
+        return sorted(pairs, key=lambda pair: -pair[0])
 
-    def _most(self, splits: list[list[_Side]], values: NDArray[np.int64], floor: int) -> int:
-        """An upper bound on the value of any pattern."""
-        least = self._highest(splits, values, 0.0)
-        for part in SCHEDULE.parts if least > floor else ():
-            gib_price = part * least / self.memory_gib
-            all_gib = int(np.ceil(gib_price * self.memory_gib * (1 + SINGLE)))
-            least = min(least, self._highest(splits, values, gib_price) + all_gib)
-        return least
-
-    def _highest(self, splits: list[list[_Side]], values: NDArray[np.int64], gib_price: float) -> int:
-        """The highest total gain of the parts of a GPU: the values of their roles less the price of their memory."""
-        return max(pair[0] for sides in splits for pair in self._pairs(sides, values, self.copies, gib_price))
+    def _taken(self, knapsacks: list[list[_Side]], place: Place, values: Ints, copies: Ints, gib_price: float
+               ) -> tuple[Pattern, bool]:
+        """A pattern of the highest gain at the levels of the parts, and whether it holds; if so, its parts are kept."""
+        ways = [(side.share, pattern_at(side.levels, level, values, copies, gib_price)) for side, level in place]
+        parts = tuple((share, tuple(rows)) for share, rows in ways if rows)
+        pattern = tuple(sorted(int(self.role[row]) for _, rows in parts for row in rows))
+        holds = self._settles(parts)
+        if holds:
+            self.known[pattern] = self.known.get(pattern) or parts
+        return pattern, holds
 
     def _pairs(self, sides: list[_Side], values: NDArray[np.int64], copies: NDArray[np.int64], gib_price: float
-               ) -> Iterator[tuple[int, list[_Side], list[int]]]:
-        """Yield, for every combination of the pressures between the parts of a split, their highest total gain, the
-        parts, and the level of each part at which they have this gain.
+               ) -> Iterator[tuple[int, Place]]:
+        """Yield, for every combination of the pressures between the parts of a split, their highest total gain, and the
+        parts, each with the level at which they have this gain.
         """
         gained, levels = [], []
         for side in sides:
@@ -305,8 +273,8 @@ class TurnsOracle:
             levels.append(first + most.argmax(axis=2))
         for at in np.ndindex(*sides[0].shape):
             places = (at, at[::-1])[: len(sides)]
-            yield (sum(int(one[place]) for one, place in zip(gained, places, strict=True)), sides,
-                   [int(one[place]) for one, place in zip(levels, places, strict=True)])
+            yield (sum(int(one[place]) for one, place in zip(gained, places, strict=True)),
+                   [(side, int(one[place])) for side, one, place in zip(sides, levels, places, strict=True)])
 
 
 def _splits(tables: TurnTables, start: NDArray[np.int64], grid: Grid, relaxed: bool) -> list[list[_Side]]:
