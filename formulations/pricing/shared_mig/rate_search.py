@@ -18,7 +18,7 @@ from provision.formulations.pricing.shared_mig.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled, inner
 
-MOST_STEPS, PARTS, TURNED = SCHEDULE.steps, SCHEDULE.parts, SCHEDULE.turned
+MOST_STEPS, PARTS = SCHEDULE.steps, SCHEDULE.parts
 """Numbers that kernels read as constants."""
 ASIDE = 1e-9
 """Visits that begin this fraction of the time before the end of a batch are not counted, so that rounding adds none."""
@@ -47,15 +47,17 @@ def search(options: RateOptions, prices: GroupPrices, floor: float, nodes: int) 
     roots, time_of, near = np.zeros(most_processes + 1), np.zeros(most_processes + 1), 0
     useful = np.flatnonzero((prices.per_rps[options.group] > 0) | (prices.bonus[options.group] > 0))
     least_ms = _least_slices(options, useful)
-    none, (value, busy) = np.zeros(most_processes, np.int64), _by_cell(options, prices, useful)
+    none, offers = np.zeros(most_processes, np.int64), np.empty(len(useful))
+    value, busy = _by_cell(options, prices, useful)
     for total in range(2, most_processes + 1):
         roots[total] = np.inf
         for turn in range(len(PARTS)):
             at = (near + turn) % len(PARTS)
-            worth = _worth(options, useful, value, busy, total, PARTS[at] * floor)
-            bound = _bound(options, prices, useful, worth, least_ms, none, 0, 0, total, total, PARTS[at] * floor)[0]
+            time = PARTS[at] * floor
+            worth = _worth(options, useful, value, busy, total, time)
+            bound = _bound(options, prices, useful, worth, least_ms, none, 0, 0, total, total, time, offers)
             if bound < roots[total]:
-                roots[total], time_of[total], near = bound, PARTS[at] * floor, at
+                roots[total], time_of[total], near = bound, time, at
             if bound <= floor:
                 break
     target = floor
@@ -80,14 +82,14 @@ def _descend(options: RateOptions, prices: GroupPrices, useful: Ints, value: Flo
     """Search the patterns with ``total`` processes. Returns the nodes opened, more than ``nodes`` if the search did not
     come to its end; the highest value; and the points of the best pattern, none if its value is not above ``floor``.
     """
-    worths = [_worth(options, useful, value, busy, total, time * turned) for turned in TURNED]
+    worth = _worth(options, useful, value, busy, total, time)
     many, opened, best, members = len(useful), 0, floor, useful[:0].copy()
     chosen, left = np.zeros(total + 1, np.int64), np.zeros(total + 2, np.int64)
     place, scratch = np.zeros(total + 2, np.int64), np.empty((2, len(prices.per_rps)))
     most_with = np.zeros((total + 1, many))
     depth = 0
     left[0] = total
-    most_with[0] = _bound(options, prices, useful, worths[0], least_ms, chosen, 0, 0, total, total, time)[1]
+    _bound(options, prices, useful, worth, least_ms, chosen, 0, 0, total, total, time, most_with[0])
     while depth >= 0:
         if place[depth] >= many:
             depth -= 1
@@ -110,17 +112,8 @@ def _descend(options: RateOptions, prices: GroupPrices, useful: Ints, value: Flo
                 best, members = reached, chosen[: depth + 1].copy()
             place[depth] += 1
             continue
-        bound, most_with[depth + 1, :] = np.inf, 0.0
-        for which in range(len(TURNED)):
-            here, offers = _bound(options, prices, useful, worths[which], least_ms, chosen, depth + 1, at, rest, total,
-                                  time * TURNED[which])
-            bound = min(bound, here)
-            if which == 0:
-                most_with[depth + 1] = offers
-            else:
-                most_with[depth + 1] = np.minimum(most_with[depth + 1], offers)
-            if bound <= best:
-                break
+        bound = _bound(options, prices, useful, worth, least_ms, chosen, depth + 1, at, rest, total, time,
+                       most_with[depth + 1])
         if bound <= best:
             place[depth] += 1
             continue
@@ -221,16 +214,17 @@ def _hold_ms(options: RateOptions, one: int, without: int, chosen: Ints, many: i
 
 @inner
 def _bound(options: RateOptions, prices: GroupPrices, useful: Ints, worth: Floats, least_ms: Floats, chosen: Ints,
-           many: int, first: int, rest: int, total: int, time: float) -> tuple[float, Floats]:
+           many: int, first: int, rest: int, total: int, time: float, offers: Floats) -> float:
     """An upper bound on the value of a pattern that has the first ``many`` of ``chosen``, and ``rest`` further
-    processes of the useful points from ``first`` on; and such a bound for each point that comes next.
+    processes of the useful points from ``first`` on. Such a bound for each point that comes next is written to
+    ``offers`` (useful points,).
     """
     groups, cells = len(prices.per_rps), options.rps.shape[1]
     had, counted, most = np.zeros((2, groups)), np.empty(groups), 0
     for group in range(groups):
         counted[group] = total if prices.bonus[group] <= 0 else min(prices.counted[group], total)
         had[1, group] = (prices.per_rps[group] - options.beyond) * options.total_rps[group]
-    offers = np.full(len(useful), -np.inf)
+    offers[:] = -np.inf
     for place in range(many):
         one = chosen[place]
         row = np.searchsorted(useful, one)
@@ -238,7 +232,7 @@ def _bound(options: RateOptions, prices: GroupPrices, useful: Ints, worth: Float
         hold_ms = _hold_ms(options, one, place, chosen, many, rest, least_ms[first], total, end_ms)
         cell = _cell(options, one, hold_ms)
         if cell >= cells or worth[0, row, cell] == -np.inf:
-            return -np.inf, offers
+            return -np.inf
         group = options.group[one]
         for which in range(2):
             had[which, group] += worth[which, row, cell] - (0.0 if counted[group] >= 1 else prices.bonus[group])
@@ -274,7 +268,7 @@ def _bound(options: RateOptions, prices: GroupPrices, useful: Ints, worth: Float
     for row in range(first, len(useful)):
         if values[row] > -np.inf:
             offers[row] = max(values[row], 0.0) + table[rest - options.processes[useful[row]]] + time
-    return table[rest] + time, offers
+    return table[rest] + time
 
 
 @inner

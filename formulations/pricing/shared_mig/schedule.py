@@ -29,9 +29,8 @@ class NetworksPricing:
         The most steps of iterations that bound times from below. The first steps raise them most.
     cells
         The number of cells into which the hold times of an operating point are divided. More cells make bounds tighter.
-    parts, turned
-        The prices of all of the slice's time that are tried at first, as fractions of the floor; and those tried in the
-        search, as multiples of the best price tried at first.
+    parts
+        The prices of all of the slice's time that are tried, as fractions of the floor.
     most_processes
         The most processes on one slice in plans. Up to this number, bounds count processes one by one.
     planned_processes, planned_uses
@@ -58,7 +57,6 @@ class NetworksPricing:
     steps: int = 50
     cells: int = 256
     parts: tuple[float, ...] = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.03, 1.06, 1.1, 1.2)
-    turned: tuple[float, ...] = (1.0, 0.9, 0.8, 0.6)
     most_processes: int = 12
     planned_processes: tuple[int, ...] = (2, 3, 4, 5, 6, 7, 8, 10)
     planned_uses: tuple[float, ...] = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.87)

@@ -285,9 +285,9 @@ def _splits(tables: TurnTables, start: NDArray[np.int64], grid: Grid, relaxed: b
         shares = [tables.shares.index(share) for share in split]
         sides = []
         for share, other in zip(shares, shares[::-1], strict=True):
-            pair = (pressures[other], pressures[share]) if len(shares) > 1 else (UNDISTURBED, UNLIMITED)
-            levels = levels_of(tables, start, share, *pair, grid, relaxed)
-            sides.append(_Side(share, levels, (len(pair[0].most), len(pair[1].most))))
+            received, exerted = (pressures[other], pressures[share]) if len(shares) > 1 else (UNDISTURBED, UNLIMITED)
+            levels = levels_of(tables, start, share, received, exerted, grid, relaxed)
+            sides.append(_Side(share, levels, (len(received[0]), len(exerted[0]))))
         found.append(sides)
     return found
 
