@@ -15,8 +15,6 @@ from provision.models.base.compiled import inner
 
 SLIGHT = 1e-9
 """The rounding error of sums of cache demand and of power (W)."""
-CORNERS = 4
-"""The number of corners of a node: least and most cache demand, each with least and most power."""
 
 Range = tuple[float, float]
 """The lower and the upper end of a quantity."""

@@ -1,8 +1,8 @@
 """The options of a node of the search for patterns, and what they are worth there.
 
 Operating points of one model with equal units and batch are one option: they differ only in the class that they serve.
-In a node, the value of an option is that of its most valuable class. It falls with the demands of all replicas; it is
-bounded at the four corners of the node, between which a bilinear function bounds it.
+In a node, the value of an option is that of its most valuable class at the least demands of all replicas: it falls with
+these demands.
 """
 
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.pricing.mps.kernels import ROUNDED, delay_at
-from provision.formulations.pricing.mps.nodes import CORNERS, SLIGHT, Node
+from provision.formulations.pricing.mps.kernels import ROUNDED
+from provision.formulations.pricing.mps.nodes import SLIGHT, Node
 from provision.formulations.pricing.mps.rate_points import RatePoints, carried_rps, gpu_ms
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled, inner
@@ -68,9 +68,9 @@ def padded(levels: Sequence[Floats]) -> Floats:
 
 
 class Offers(NamedTuple):
-    """The options in a node, in the reverse order of its Choices. ``value`` (offers, corners) are values at the corners
-    of the node, ``beside`` (offers,) the highest such values once the limit of the class is reached, ``limited`` the
-    class if its joint value is limited (else -1), and ``one`` the number of the option among the Choices.
+    """The options in a node, in the reverse order of its Choices. ``value`` (offers,) are their highest values in the
+    node, ``beside`` the highest once the limit of the class is reached, ``limited`` the class if its joint value is
+    limited (else -1), and ``one`` the number of the option among the Choices.
     """
 
     units: Ints
@@ -159,67 +159,17 @@ def offers_in(points: RatePoints, choices: Choices, values: PlaceValues, node: N
         kept += 1
         first[kept] = many
     narrowed = Choices(order[:first[kept]].copy(), first[:kept + 1].copy(), choices.copies)
-    offers = Offers(np.empty(kept, np.int64), np.empty((kept, CORNERS)), np.empty(kept), np.empty(kept), np.empty(kept),
+    offers = Offers(np.empty(kept, np.int64), np.empty(kept), np.empty(kept), np.empty(kept), np.empty(kept),
                     np.full(kept, -1), np.empty(kept, np.int64))
     for one in range(kept):
         option = kept - 1 - one
         at = ats[option]
-        offers.one[one], offers.units[one], offers.beside[one] = option, points.units[at], highest[1, option]
+        offers.one[one], offers.units[one] = option, points.units[at]
         offers.cache[one], offers.power_w[one] = points.cache[at], points.power_w[at]
         if values.together[points.group[at]] < np.inf:
             offers.limited[one] = points.group[at]
-        for corner in range(CORNERS):
-            offers.value[one, corner] = highest[0, option]
-        _corners(points, narrowed, values, option, node, carried, offers.value[one])
+        offers.value[one], offers.beside[one] = highest[0, option], highest[1, option]
     return narrowed, offers
-
-
-@inner
-def _corners(points: RatePoints, choices: Choices, values: PlaceValues, option: int, node: Node, carried: Floats,
-             most: Floats) -> None:
-    """Lower ``most`` (corners,), which holds an option's highest value in a node, at the corners of the node: the
-    option's value is nowhere above the bilinear interpolation of the result. ``carried`` are the requests/s of all
-    points of ``choices.order`` at the least demands.
-
-    A rate is convex in cache demand; in power it is concave above the power cap, and is replaced by its tangent. A
-    value that is piecewise linear in the rate is replaced by a line that it nowhere exceeds.
-    """
-    at = choices.order[choices.first[option]]
-    (cache, most_cache), (power_w, most_w), own = node.cache, node.power_w, points.cache[at]
-    after = points.after_ms[at]
-    if not points.straight or points.power_ms[at] != 0 or after < 0 or node.size == 1:
-        return
-    busy = gpu_ms(points, at, node.size, cache, power_w, -ROUNDED)
-    base = points.base_ms[at] + points.kernels[at] * delay_at(points, node.size)
-    first, last = base + points.cache_ms[at] * (cache - own), base + points.cache_ms[at] * (most_cache - own)
-    clock = 1 - points.gpu.clock_loss * max(points.gpu.idle_w + power_w - points.gpu.cap_w, 0.0)
-    if first <= 0 or clock <= 0:
-        return
-    loss = points.gpu.clock_loss * (most_w - power_w) if points.gpu.idle_w + power_w >= points.gpu.cap_w else 0.0
-    start, end = clock / (first + after * clock), clock / (last + after * clock)
-    part = (start, start - loss * first / (first + after * clock) ** 2,  # the fractions of 1 request per ms of a batch
-            end, end - loss * last / (last + after * clock) ** 2)
-    most[:] = 0.0
-    for which in range(choices.first[option], choices.first[option + 1]):
-        group, hold = points.group[choices.order[which]], busy + after
-        rps, value, ceiling = values.rps[group], values.value[group], points.most_rps[group]
-        scale = carried[which] * hold
-        high, low = scale * part[0], max(scale * part[CORNERS - 1], 0.0)
-        top = value_at(rps, value, min(high, ceiling))
-        slope = np.inf
-        if high > low * (1 + FORGIVEN):
-            slope = (top - value_at(rps, value, min(low, ceiling))) / (high - low)
-            if low < ceiling < high:
-                slope = 0.0
-            level = np.searchsorted(rps, low, side="right")
-            while level < len(rps) and rps[level] < min(high, ceiling):
-                slope = min(slope, (top - value[level]) / (high - rps[level]))
-                level += 1
-        else:
-            slope = 0.0
-        slope = max(slope, 0.0)
-        for corner in range(CORNERS):
-            most[corner] = max(most[corner], top - slope * (high - scale * part[corner]))
 
 
 @inner

@@ -17,7 +17,6 @@ import numpy as np
 
 from provision.formulations.pricing.mps.kernels import NONE, ROUNDED
 from provision.formulations.pricing.mps.nodes import (
-    CORNERS,
     SLIGHT,
     Node,
     Together,
@@ -146,23 +145,17 @@ def _bounded(points: RatePoints, choices: Choices, values: PlaceValues, offers: 
     options, pattern = np.empty((2, count), np.int64)
     each, seen = np.empty((2, count)), np.zeros((effort.multipliers, count), np.int64)
     for turn in range(effort.multipliers):
-        most, off, off_w = -np.inf, 0.0, 0.0
-        for corner in range(CORNERS):
-            if corner % 2 and node.power_w[0] == 0.0 and prices[1] == 0.0:
-                continue  # power below the cap slows nobody, so both ends are alike
-            cache, power_w = node.cache[corner // 2], node.power_w[corner % 2]
-            for one in range(many):
-                less[one] = (offers.value[one, corner] - prices[0] * offers.cache[one]
-                             - prices[1] * offers.power_w[one])
-            bound, chosen_of = best_set(offers.units, less, count, limit)
-            bound += prices[0] * cache + prices[1] * power_w
-            if bound > most:
-                most, off, off_w = bound, cache, power_w
-                for place, at in enumerate(chosen_of):
-                    options[place] = offers.one[at]
-                    off, off_w = off - offers.cache[at], off_w - offers.power_w[at]
+        for one in range(many):
+            less[one] = offers.value[one] - prices[0] * offers.cache[one] - prices[1] * offers.power_w[one]
+        most, chosen_of = best_set(offers.units, less, count, limit)
         if most == -np.inf:
             return most, best, taken, (0.0, 0.0)
+        off = node.cache[1] if prices[0] > 0 else node.cache[0]
+        off_w = node.power_w[1] if prices[1] > 0 else node.power_w[0]
+        most += prices[0] * off + prices[1] * off_w
+        for place, at in enumerate(chosen_of):
+            options[place] = offers.one[at]
+            off, off_w = off - offers.cache[at], off_w - offers.power_w[at]
         if _new(seen, turn, options) and taken < len(worth):
             value = _pattern(points, choices, values, options, pattern, each)
             if value > floor:
@@ -229,10 +222,8 @@ def _knapsack(points: RatePoints, choices: Choices, values: PlaceValues, offers:
     less, beside, limited = np.empty(many), np.empty(many), -1
     for one in range(many):
         taken = cache_price * offers.cache[one] + power_price * offers.power_w[one]
-        highest = offers.value[one, 0]
-        for corner in range(1, CORNERS):
-            highest = max(highest, offers.value[one, corner])
-        less[one], beside[one], limited = highest - taken, offers.beside[one] - taken, max(limited, offers.limited[one])
+        less[one], beside[one] = offers.value[one] - taken, offers.beside[one] - taken
+        limited = max(limited, offers.limited[one])
     given = max(cache_price * node.cache[0], cache_price * node.cache[1])
     given += max(power_price * node.power_w[0], power_price * node.power_w[1]) + CEILING
     together = Together(offers.limited, beside, values.together, choices.copies)

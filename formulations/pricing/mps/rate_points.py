@@ -42,7 +42,7 @@ class RatePoints(NamedTuple):
     ``total_rps`` the rate of all replicas of a group in a pattern that counts, and ``copies`` the most replicas of a
     group in a pattern.
 
-    ``straight`` says that the time per request is linear in cache demand. ``gpu`` has the scalars of the GPU type.
+    ``gpu`` has the scalars of the GPU type.
     """
 
     group: Ints
@@ -64,7 +64,6 @@ class RatePoints(NamedTuple):
     least_rps: Floats
     total_rps: Floats
     copies: Ints
-    straight: bool
     gpu: GpuLaw
     limit: int
     most: int
@@ -128,7 +127,7 @@ def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Grou
         least_rps=np.array([rate * (1 - MISSING) if group.most == 1 else 0.0
                             for rate, group in zip(asked, groups, strict=True)]),
         copies=np.minimum([group.most * len(group.members) for group in groups], most).astype(int),
-        straight=gpu.root == 1 and all(len(hold_ms) <= 1 for hold_ms, _ in lines), gpu=gpu, limit=limit, most=most,
+        gpu=gpu, limit=limit, most=most,
     )
 
 

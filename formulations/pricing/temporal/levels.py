@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from provision.formulations.pricing.knapsacks import Levels
 from provision.formulations.pricing.temporal.tables import ALONE, TurnTables
+from provision.models.base.arrays import Floats
 from provision.models.base.tolerances import DUST, FORGIVEN, SINGLE
 
 
@@ -28,23 +29,20 @@ class Grid(NamedTuple):
     pressures: int
 
 
-class Pressures(NamedTuple):
-    """Ranges of the pressure that a part exerts or receives: (ranges,) the least and the most of each."""
-
-    least: NDArray[np.float64]
-    most: NDArray[np.float64]
+Pressures = tuple[Floats, Floats]
+"""Ranges of the pressure that a part exerts or receives: (ranges,) the least and the most of each."""
 
 
 def pressures_of(tables: TurnTables, share: int, ranges: int) -> Pressures:
     """The ranges of the pressures that replicas on a share exert."""
     found = np.unique(tables.pressure[share])
     last = np.unique(np.linspace(0, len(found) - 1, ranges + 1).round().astype(int)[1:])
-    return Pressures(found[np.append(0, last[:-1] + 1)], found[last])
+    return found[np.append(0, last[:-1] + 1)], found[last]
 
 
-UNDISTURBED = Pressures(np.array([ALONE]), np.array([ALONE]))
+UNDISTURBED = np.array([ALONE]), np.array([ALONE])
 """The pressure that a part with the whole GPU to itself receives: none."""
-UNLIMITED = Pressures(np.array([np.inf]), np.array([np.inf]))
+UNLIMITED = np.array([np.inf]), np.array([np.inf])
 """The pressure that a part with the whole GPU to itself may exert: any."""
 
 
@@ -73,20 +71,20 @@ def levels_of(tables: TurnTables, start: NDArray[np.int64], share: int, received
     forgiven = 1 + FORGIVEN if relaxed else 1.0
     who = np.arange(len(tables.rates))
     first, second = [], []
-    for pressure in received.least if relaxed else received.most:
+    for pressure in received[0 if relaxed else 1]:
         busy_ms = tables.beside(share, pressure) / forgiven
         size, there = _smallest(shortest_ms[:, None, None] <= _room_ms(tables, busy_ms, True, forgiven))
         single, alone = _smallest((busy_ms <= _room_ms(tables, busy_ms, False, forgiven))[None])
         parts = busy_ms[who, size] / cycles_ms[1:, None] * grid.units
         units = np.floor(parts * (1 - DUST)) if relaxed else np.ceil(parts)
-        for most in exerted.most:
+        for most in exerted[1]:
             fits = there & (units <= grid.units) & (tables.pressure[share][who, size] <= most)
             first.append(np.where(fits, 0, -1))
             first.append(np.where(alone & (tables.pressure[share][who, single] <= most), 1, -1))
             second += [units, np.zeros(single.shape)]
     taken = np.concatenate(first).astype(np.int32)
     memory_gib = np.broadcast_to(tables.memory_gib * (1 - SINGLE if relaxed else 1), taken.shape)
-    room = np.tile(np.append(np.zeros(len(cycles_ms) - 1, np.int64), 1), len(received.most) * len(exerted.most))
+    room = np.tile(np.append(np.zeros(len(cycles_ms) - 1, np.int64), 1), len(received[1]) * len(exerted[1]))
     return Levels(start, taken, np.where(taken == 0, np.concatenate(second), 0).astype(np.int32),
                   memory_gib.astype(np.float32, "C"), room, grid.units)
 
