@@ -22,7 +22,6 @@ from provision.models.base.arrays import Ints
 from provision.models.base.compiled import compiled, inner
 from provision.models.base.tolerances import SINGLE
 
-Units = NDArray[np.int32]
 ENDLESS = -1
 """Stands for a number of copies that sets no limit."""
 
@@ -50,37 +49,6 @@ class Levels(NamedTuple):
     memory_gib: NDArray[np.float32]
     room: NDArray[np.int64]
     units: int
-
-
-def worth_of(levels: Levels, values: NDArray[np.int64], copies: NDArray[np.int64], gib_price: float, near: float,
-             several: int = 0) -> NDArray[np.int64]:
-    """(levels,) the highest gain of a pattern: the values of its roles less the price of its memory. A level at which
-    this gain cannot be near the best is skipped and has 0.
-
-    Parameters
-    ----------
-    levels
-        The ways to run replicas at each level.
-    values, copies
-        (roles,) the whole-number value of each role, and how often it may be taken.
-    gib_price
-        The price of a GiB of memory, in the unit of the values.
-    near
-        A level is skipped if a quick bound on its gain is at most this fraction of the best gain found.
-    several
-        The number of consecutive levels of which the best is sought; by default of all levels.
-    """
-    return np.asarray(_most(*levels, values, copies, gib_price, near, several or len(levels.room)))
-
-
-def pattern_at(levels: Levels, level: int, values: NDArray[np.int64], copies: NDArray[np.int64], gib_price: float
-               ) -> list[int]:
-    """A pattern of the highest gain at one level: the index of a way for each of its replicas.
-
-    ``level`` is the index of the level. The other arguments are as in `worth_of`.
-    """
-    taken = _pattern(*levels, level, values, copies, gib_price)
-    return [int(way) for way in taken]
 
 
 class KnapsackOracle(ABC):
@@ -160,98 +128,90 @@ class KnapsackOracle(ABC):
 
 
 @compiled
-def _most(
-    start: Ints,
-    first: Units,
-    second: Units,
-    memory_gib: NDArray[np.float32],
-    room: Ints,
-    units: int,
-    values: Ints,
-    copies: Ints,
-    gib_price: float,
-    near: float,
-    several: int,
-) -> Ints:
-    """(levels,) the highest gain of each level. Of ``several`` consecutive levels, those with the highest estimates are
-    solved first.
+def worth_of(levels: Levels, values: Ints, copies: Ints, gib_price: float, near: float, several: int) -> Ints:
+    """(levels,) the highest gain of a pattern: the values of its roles less the price of its memory. A level at which
+    this gain cannot be near the best is skipped and has 0.
+
+    Parameters
+    ----------
+    levels
+        The ways to run replicas at each level.
+    values, copies
+        (roles,) the whole-number value of each role, and how often it may be taken.
+    gib_price
+        The price of a GiB of memory, in the unit of the values.
+    near
+        A level is skipped if a quick bound on its gain is at most this fraction of the best gain found.
+    several
+        The number of consecutive levels of which the best is sought; those with the highest quick bounds come first.
     """
-    found, estimates = np.zeros(len(room), np.int64), np.zeros(len(room))
+    found, estimates = np.zeros(len(levels.room), np.int64), np.zeros(len(levels.room))
     none = np.zeros((0, 0, 0), np.int16)
-    for level in range(len(room)):
-        gains = _gains(start, first[level], memory_gib[level], values, gib_price)
-        estimates[level] = _estimate(start, first[level], second[level], room[level], units, gains, copies)
-    for begin in range(0, len(room), several):
+    for level in range(len(found)):
+        estimates[level] = _estimate(levels, level, _gains(levels, level, values, gib_price), copies)
+    for begin in range(0, len(found), several):
         best = 0
         for level in begin + np.argsort(-estimates[begin : begin + several]):
             if estimates[level] <= near * best:
                 break
-            gains = _gains(start, first[level], memory_gib[level], values, gib_price)
-            table = np.zeros((room[level] + 1, units + 1), np.int64)
-            passes = _passes(start, first[level], second[level], gains, copies, room[level], units)
-            _fill(start, first[level], second[level], gains, passes, table, none)
+            gains = _gains(levels, level, values, gib_price)
+            table = np.zeros((levels.room[level] + 1, levels.units + 1), np.int64)
+            _fill(levels, level, gains, _passes(levels, level, gains, copies), table, none)
             found[level] = table[-1, -1]
             best = max(best, found[level])
     return found
 
 
 @compiled
-def _pattern(
-    start: Ints,
-    first: Units,
-    second: Units,
-    memory_gib: NDArray[np.float32],
-    room: Ints,
-    units: int,
-    level: int,
-    values: Ints,
-    copies: Ints,
-    gib_price: float,
-) -> list[int]:
-    """The compiled part of `pattern_at`: fill the table of a knapsack, then trace its best pattern back."""
-    gains = _gains(start, first[level], memory_gib[level], values, gib_price)
-    table = np.zeros((room[level] + 1, units + 1), np.int64)
-    passes = _passes(start, first[level], second[level], gains, copies, room[level], units)
-    chosen = np.full((np.abs(passes).sum(), room[level] + 1, units + 1), -1, np.int16)
-    _fill(start, first[level], second[level], gains, passes, table, chosen)
-    found = []
-    row, one, other = len(chosen) - 1, room[level], units
-    for role in range(len(start) - 2, -1, -1):
+def pattern_at(levels: Levels, level: int, values: Ints, copies: Ints, gib_price: float) -> Ints:
+    """A pattern of the highest gain at one level (by index): the index of a way for each of its replicas. The table of
+    a knapsack is filled, and its best pattern traced back.
+
+    The other arguments are as in `worth_of`.
+    """
+    gains = _gains(levels, level, values, gib_price)
+    table = np.zeros((levels.room[level] + 1, levels.units + 1), np.int64)
+    passes = _passes(levels, level, gains, copies)
+    chosen = np.full((np.abs(passes).sum(), levels.room[level] + 1, levels.units + 1), -1, np.int16)
+    _fill(levels, level, gains, passes, table, chosen)
+    found, many = np.empty(len(chosen) + levels.room[level] + levels.units, np.int64), 0
+    row, one, other = len(chosen) - 1, levels.room[level], levels.units
+    for role in range(len(levels.start) - 2, -1, -1):
         for _ in range(abs(passes[role])):
             while chosen[row, one, other] >= 0:
-                way = start[role] + chosen[row, one, other]
-                found.append(way)
-                one, other = one - first[level, way], other - second[level, way]
+                way = levels.start[role] + chosen[row, one, other]
+                found[many], many = way, many + 1
+                one, other = one - levels.first[level, way], other - levels.second[level, way]
                 if passes[role] != ENDLESS:
                     break
             row -= 1
-    return found
+    return found[:many]
 
 
 @inner
-def _gains(start: Ints, first: Units, memory_gib: NDArray[np.float32], values: Ints, gib_price: float) -> Ints:
+def _gains(levels: Levels, level: int, values: Ints, gib_price: float) -> Ints:
     """(ways,) the value of each way less the price of its memory; 0 for ways that are not allowed."""
-    gains = np.zeros(len(first), np.int64)
-    for role in range(len(start) - 1):
-        for way in range(start[role], start[role + 1]):
-            if first[way] >= 0:
-                gains[way] = values[role] - int(np.floor(gib_price * memory_gib[way]))
+    gains = np.zeros(levels.first.shape[1], np.int64)
+    for role in range(len(levels.start) - 1):
+        for way in range(levels.start[role], levels.start[role + 1]):
+            if levels.first[level, way] >= 0:
+                gains[way] = values[role] - int(np.floor(gib_price * levels.memory_gib[level, way]))
     return gains
 
 
 @inner
-def _estimate(start: Ints, first: Units, second: Units, room: int, units: int, gains: Ints, copies: Ints) -> float:
+def _estimate(levels: Levels, level: int, gains: Ints, copies: Ints) -> float:
     """An upper bound on the gain: the least of three fractional knapsacks. They limit only the first resource, only the
     second, and the mean of both.
     """
-    roles, least = len(start) - 1, np.inf
+    roles, room, least = len(copies), max(levels.room[level], 1), np.inf
     for weight in (0.0, 0.5, 1.0):
         size, gain = np.full(roles, np.inf), np.zeros(roles)
         for role in range(roles):
-            for way in range(start[role], start[role + 1]):
+            for way in range(levels.start[role], levels.start[role + 1]):
                 if gains[way] > 0:
-                    one = first[way] / room if room > 0 else 0.0
-                    size[role] = min(size[role], weight * one + (1 - weight) * second[way] / units)
+                    one, other = levels.first[level, way] / room, levels.second[level, way] / levels.units
+                    size[role] = min(size[role], weight * one + (1 - weight) * other)
                     gain[role] = max(gain[role], gains[way])
         left, total = 1.0, 0.0
         for role in np.argsort(-gain / np.maximum(size, 1e-12)):
@@ -265,35 +225,34 @@ def _estimate(start: Ints, first: Units, second: Units, room: int, units: int, g
 
 
 @inner
-def _passes(start: Ints, first: Units, second: Units, gains: Ints, copies: Ints, room: int, units: int) -> Ints:
+def _passes(levels: Levels, level: int, gains: Ints, copies: Ints) -> Ints:
     """(roles,) the number of passes over the table, one for every copy: 0 for a role without gain. It is ENDLESS if the
     resources are used up before the copies are; then one pass takes any number of replicas.
     """
-    found = np.zeros(len(start) - 1, np.int64)
+    found, room = np.zeros(len(copies), np.int64), max(levels.room[level], 1)
     for role in range(len(found)):
-        for way in range(start[role], start[role + 1]):
+        for way in range(levels.start[role], levels.start[role + 1]):
             if gains[way] > 0 and found[role] <= 0:
-                taken = copies[role] * max(first[way] / max(room, 1), second[way] / units)
-                found[role] = copies[role] if taken < 1 else ENDLESS
+                part = max(levels.first[level, way] / room, levels.second[level, way] / levels.units)
+                found[role] = copies[role] if copies[role] * part < 1 else ENDLESS
     return found
 
 
 @inner
-def _fill(
-    start: Ints, first: Units, second: Units, gains: Ints, passes: Ints, table: Ints, chosen: NDArray[np.int16]
-) -> None:
+def _fill(levels: Levels, level: int, gains: Ints, passes: Ints, table: Ints, chosen: NDArray[np.int16]) -> None:
     """Fill ``table`` with the highest gain within each amount of both resources, and ``chosen`` with the ways taken.
 
     ``chosen`` (passes, first + 1, second + 1) is the way that a pass took, counted within its role; -1 if it took none.
     """
-    room, units = table.shape[0] - 1, table.shape[1] - 1
     row = np.int64(0)
     for role in range(len(passes)):
+        begin, end = levels.start[role], levels.start[role + 1]
         for _ in range(abs(passes[role])):
             before = table if passes[role] == ENDLESS else table.copy()
-            for way in range(start[role], start[role + 1]):
-                if gains[way] > 0 and first[way] <= room and second[way] <= units:
-                    _take(before, table, first[way], second[way], gains[way], chosen, row, way - start[role])
+            for way in range(begin, end):
+                one, other = levels.first[level, way], levels.second[level, way]
+                if gains[way] > 0 and one < table.shape[0] and other < table.shape[1]:
+                    _take(before, table, one, other, gains[way], chosen, row, way - begin)
             row += 1
 
 

@@ -143,7 +143,11 @@ def way_of(kind: str) -> WayOfSharing:
 def oracles_of(problem: Problem) -> dict[int, list[PatternOracle]]:
     """The oracles of every shareable slice type of a problem. They are made once and kept."""
     if problem not in _ORACLES:
-        _ORACLES[problem] = _made(problem)
+        _ORACLES[problem] = found = dict[int, list[PatternOracle]]()
+        for shareable in problem.shareable:
+            made = oracle_of(problem, shareable)
+            if made is not None:
+                found.setdefault(shareable.slice_type, []).append(made)
     return _ORACLES[problem]
 
 
@@ -156,15 +160,6 @@ def oracle_of(problem: Problem, shared: Shareable) -> PatternOracle | None:
     return way_of(shared.data.kind).oracle(
         problem.instance, entry, slice_type.profile, shared.data, problem.roles, problem.copies
     )
-
-
-def _made(problem: Problem) -> dict[int, list[PatternOracle]]:
-    found: dict[int, list[PatternOracle]] = {}
-    for one in problem.shareable:
-        made = oracle_of(problem, one)
-        if made is not None:
-            found.setdefault(one.slice_type, []).append(made)
-    return found
 
 
 Recipe = tuple[Instance, tuple[Group, ...], bool]

@@ -117,31 +117,30 @@ def best_set(units: Ints, values: Floats, count: int, limit: int) -> tuple[float
     return best[count, limit], chosen
 
 
-class Together(NamedTuple):
-    """Limits on the joint value of the replicas of one class: at most ``most`` (classes,) plus their values ``beside``
-    (offers,). ``of`` (offers,) is the class of each offer, -1 where no limit holds. Offers of one class stand together.
-    ``copies`` (classes,) limits the replicas of a class in a pattern.
-    """
-
-    of: Ints
-    beside: Floats
-    most: Floats
-    copies: Ints
-
-
 @inner
-def fill(units: Ints, values: Floats, together: Together, best: Floats, more: Floats) -> None:
+def fill(units: Ints, values: Floats, beside: Floats, of_class: Ints, together: Floats, copies: Ints, best: Floats,
+         more: Floats) -> None:
     """Fill two tables with bounds on the values of n offers in at most u units; minus infinity if there are none.
 
     Entry [o, n, u] of ``best`` is for offers with index o or more, where the joint value of every class is limited,
     except that of offer o's class. Entry [c, n, u] of ``more`` is for offers of the limited class c, at their values
     ``beside``, and of later classes.
+
+    Parameters
+    ----------
+    units, values, beside
+        (offers,) the units of the offers, their values, and their values once the limit of their class is reached.
+    of_class
+        (offers,) the class of each offer, -1 where no limit holds. Offers of one class stand together.
+    together, copies
+        (classes,) the replicas of a class are together worth at most ``together`` plus their values ``beside``; and the
+        most replicas of a class.
     """
     _, counts, limits = best.shape
     later, end = _nothing(counts, limits), len(units)
     while end > 0:
-        begin, one = end - 1, together.of[end - 1]
-        while begin > 0 and together.of[begin - 1] == one:
+        begin, one = end - 1, of_class[end - 1]
+        while begin > 0 and of_class[begin - 1] == one:
             begin -= 1
         for at in range(end - 1, begin - 1, -1):
             _copy(later if at == end - 1 else best[at + 1], best[at])
@@ -149,12 +148,12 @@ def fill(units: Ints, values: Floats, together: Together, best: Floats, more: Fl
         if one < 0:
             later = best[begin]
         else:
-            own, beside = _nothing(counts, limits), _nothing(counts, limits)
+            at_values, at_beside = _nothing(counts, limits), _nothing(counts, limits)
             _copy(later, more[one])
-            _take_all(units[begin:end], values[begin:end], own)
-            _take_all(units[begin:end], together.beside[begin:end], beside)
-            _take_all(units[begin:end], together.beside[begin:end], more[one])
-            later = _joined(later, own, beside, together.most[one], together.copies[one])
+            _take_all(units[begin:end], values[begin:end], at_values)
+            _take_all(units[begin:end], beside[begin:end], at_beside)
+            _take_all(units[begin:end], beside[begin:end], more[one])
+            later = _joined(later, at_values, at_beside, together[one], copies[one])
         end = begin
 
 

@@ -19,7 +19,6 @@ from provision.formulations.pricing.mps.kernels import NONE, ROUNDED
 from provision.formulations.pricing.mps.nodes import (
     SLIGHT,
     Node,
-    Together,
     best_set,
     fill,
     halves,
@@ -202,12 +201,13 @@ def _keep(members: Ints, worth: Floats, row: int, pattern: Ints, value: float) -
 
 
 class Knapsack(NamedTuple):
-    """The values of a node's offers, (offers,), less the prices of their demands. ``best`` and ``more`` are the tables
-    of ``fill``; a value in them plus ``given`` is a bound. No pattern has a value above ``most``.
+    """The values of a node's offers, (offers,), less the prices of their demands: ``less``, and ``beside`` once the
+    limit of their class is reached. ``best`` and ``more`` are the tables of ``fill``; a value in them plus ``given`` is
+    a bound. No pattern has a value above ``most``.
     """
 
     less: Floats
-    together: Together
+    beside: Floats
     best: Floats
     more: Floats
     given: float
@@ -226,11 +226,10 @@ def _knapsack(points: RatePoints, choices: Choices, values: PlaceValues, offers:
         limited = max(limited, offers.limited[one])
     given = max(cache_price * node.cache[0], cache_price * node.cache[1])
     given += max(power_price * node.power_w[0], power_price * node.power_w[1]) + CEILING
-    together = Together(offers.limited, beside, values.together, choices.copies)
     best = np.empty((many, node.size + 1, points.limit + 1))
     more = np.empty((len(values.together) if limited >= 0 else 0, node.size + 1, points.limit + 1))
-    fill(offers.units, less, together, best, more)
-    return Knapsack(less, together, best, more, given, (best[0, node.size, points.limit] + given) * (1 + ROUNDING))
+    fill(offers.units, less, beside, offers.limited, values.together, choices.copies, best, more)
+    return Knapsack(less, beside, best, more, given, (best[0, node.size, points.limit] + given) * (1 + ROUNDING))
 
 
 @inner
@@ -271,7 +270,7 @@ def _listed(points: RatePoints, choices: Choices, values: PlaceValues, offers: O
         here += sack.less[one]
         most = here + sack.best[one, count - child, rest]
         if group >= 0:
-            left += sack.together.beside[one]
+            left += sack.beside[one]
             most = min(most, left + sack.more[group, count - child, rest])
         if before + most <= target:
             continue

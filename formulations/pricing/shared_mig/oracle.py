@@ -87,7 +87,7 @@ class NetworkOracle(KnapsackOracle):
     def _ranked(self, knapsacks: Levels, values: Ints, copies: Ints, gib_price: float, near: float
                 ) -> list[tuple[int, int]]:
         """The levels with the highest gains."""
-        most = worth_of(knapsacks, values, copies, gib_price, near)
+        most = worth_of(knapsacks, values, copies, gib_price, near, len(knapsacks.room))
         return [(int(most[level]), level) for level in np.argsort(-most, kind="stable").tolist()]
 
     def _taken(self, knapsacks: Levels, place: int, values: Ints, copies: Ints, gib_price: float

@@ -251,7 +251,8 @@ class TurnsOracle(KnapsackOracle):
     def _taken(self, knapsacks: list[list[_Side]], place: Place, values: Ints, copies: Ints, gib_price: float
                ) -> tuple[Pattern, bool]:
         """A pattern of the highest gain at the levels of the parts, and whether it holds; if so, its parts are kept."""
-        ways = [(side.share, pattern_at(side.levels, level, values, copies, gib_price)) for side, level in place]
+        ways = [(side.share, pattern_at(side.levels, level, values, copies, gib_price).tolist())
+                for side, level in place]
         parts = tuple((share, tuple(rows)) for share, rows in ways if rows)
         pattern = tuple(sorted(int(self.role[row]) for _, rows in parts for row in rows))
         holds = self._settles(parts)
