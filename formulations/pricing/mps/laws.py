@@ -102,7 +102,12 @@ def slowed_ms(gpu: GpuLaw, busy_ms: Floats, power_w: Floats) -> Floats:
 @_law.register
 def _igniter_law(data: igniter.IgniterProfiles, models: Collection[str], partly_filled: bool) -> Law:
     """iGniter's model as a Law."""
-    gpu = igniter_gpu(data)
+    hardware = data.hardware
+    clock_loss = -hardware.clock_slope_mhz_per_w / hardware.max_clock_mhz
+    gpu = GpuLaw(
+        hardware.unit_share, 1.0, hardware.scheduling_slope_ms, hardware.scheduling_intercept_ms,
+        hardware.idle_power_w, hardware.power_cap_w, clock_loss, usual=(0.1, 30.0), slows=(0.2, clock_loss),
+    )
     sensitivity = float(np.mean([one.cache_sensitivity for one in data.models.values()]))
     grids = {}
     for model in models:
@@ -121,19 +126,9 @@ def _igniter_law(data: igniter.IgniterProfiles, models: Collection[str], partly_
             alone_ms=slowed_ms(gpu, base_ms, terms.power_w),
             load_ms=terms.load_ms,
             after_ms=terms.feedback_ms,
-            burden=sensitivity * terms.cache + gpu.clock_loss * terms.power_w,
+            burden=sensitivity * terms.cache + clock_loss * terms.power_w,
         )
     return grids, gpu
-
-
-def igniter_gpu(data: igniter.IgniterProfiles) -> GpuLaw:
-    """The scalars of the GPU type of iGniter's model."""
-    hardware = data.hardware
-    clock_loss = -hardware.clock_slope_mhz_per_w / hardware.max_clock_mhz
-    return GpuLaw(
-        hardware.unit_share, 1.0, hardware.scheduling_slope_ms, hardware.scheduling_intercept_ms,
-        hardware.idle_power_w, hardware.power_cap_w, clock_loss, usual=(0.1, 30.0), slows=(0.2, clock_loss),
-    )
 
 
 @_law.register

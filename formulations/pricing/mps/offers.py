@@ -123,7 +123,7 @@ def offers_in(points: RatePoints, choices: Choices, values: PlaceValues, node: N
     """
     order, first, kept = np.empty(len(choices.order), np.int64), np.zeros(len(choices.first), np.int64), 0
     ats, taken, highest = np.empty(len(first), np.int64), np.empty((len(first), 3)), np.empty((2, len(first)))
-    carried, most, least, least_w = np.empty(len(choices.order)), np.empty(len(choices.order)), np.inf, np.inf
+    most, least, least_w = np.empty(len(choices.order)), np.inf, np.inf
     for option in range(len(first) - 1):
         at = choices.order[choices.first[option]]
         least, least_w = min(least, points.cache[at]), min(least_w, points.power_w[at])
@@ -138,11 +138,11 @@ def offers_in(points: RatePoints, choices: Choices, values: PlaceValues, node: N
         busy, top, beside = gpu_ms(points, at, node.size, node.cache[0], node.power_w[0], -ROUNDED), 0.0, 0.0
         for which in range(begin, end):
             one = choices.order[which]
-            carried[which] = carried_rps(points, one, busy)
-            most[which] = worth_of(points, values.rps, values.value, one, carried[which])
+            carried = carried_rps(points, one, busy)
+            most[which] = worth_of(points, values.rps, values.value, one, carried)
             top = max(top, most[which])
             if values.together[points.group[one]] < np.inf:
-                beside = worth_of(points, values.rps, values.beside, one, carried[which])
+                beside = worth_of(points, values.rps, values.beside, one, carried)
         if top <= 0 or _beaten(points, choices, values, at, top, taken[:kept], ats):
             continue
         busy, lowest = gpu_ms(points, at, node.size, node.cache[1], node.power_w[1], ROUNDED), 0.0
@@ -153,7 +153,7 @@ def offers_in(points: RatePoints, choices: Choices, values: PlaceValues, node: N
         many = first[kept]
         for which in range(begin, end):
             if most[which] >= lowest and most[which] > 0:
-                order[many], carried[many], many = choices.order[which], carried[which], many + 1
+                order[many], many = choices.order[which], many + 1
         ats[kept], highest[0, kept], highest[1, kept] = at, top, beside
         taken[kept, 0], taken[kept, 1], taken[kept, 2] = lowest, cache, power_w
         kept += 1
