@@ -138,6 +138,7 @@ def test_dives_end_where_alike_workloads_need_a_replica_each():
     workloads = [one.model_copy(update={"name": f"{one.name}-{copy}"}) for copy in range(3) for one in base.workloads]
     fleet = [one.model_copy(update={"count": None}) for one in base.fleet]
     instance = base.replace(workloads=workloads, fleet=fleet).with_policy(latency_budget="queueing")
-    plans = [one for one in RatedSearch(problem := Problem(instance), rated_oracles(problem, NEVER), Search(10.0),
-                                        "master").plans() if one is not None]
+    problem = Problem(instance)
+    rated = RatedSearch(problem, rated_oracles(problem, NEVER), Search(10.0), "master")
+    plans = [one for one in rated.plans() if one is not None]
     assert plans and all(verify(instance, one).ok for one in plans)
