@@ -22,7 +22,9 @@ from provision.formulations.pricing.shared_mig.shared_relaxation import (
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
+from provision.formulations.search.type_counts import TypeCounts
 from provision.heuristics.core import greedy, lns
+from provision.heuristics.core.mixing import cuts_of
 from provision.heuristics.core.schedule import SCHEDULE as WALKS
 from provision.heuristics.core.walk import Walk
 from provision.models.base.clock import Stopwatch, TimeIsUpError
@@ -50,17 +52,38 @@ def solve(instance: Instance, search: Search) -> Outcome:
 def _first_steps(instance: Instance, begun: bool) -> Iterator[Step]:
     """Yield the steps before column generation; ``begun`` tells whether a plan is known.
 
-    If no slices are shared, these are the program in whole numbers where the fleet is limited, and greedy, which mixes
-    replica sets by prices of slices. If closed networks share slices, it is a plan and a bound that need no columns.
+    If no slices are shared, these are the program in whole numbers where the fleet is limited, greedy, which mixes
+    replica sets by prices of slices, and the bound that such prices prove. If closed networks share slices, it is a
+    plan and a bound that need no columns.
     """
+    least_cost = instance.objective != THROUGHPUT
     if needs(instance) & SHARED:
         if not begun and shares_networks(instance):
             yield first_answers
         return
     if all(entry.count is not None for entry in instance.fleet):
         yield whole_numbers
-    if instance.objective != THROUGHPUT and not begun:
+    if least_cost and not begun:
         yield where_able(greedy.METHODS[0])
+    if least_cost:
+        yield _bounded
+
+
+def _bounded(instance: Instance, search: Search) -> Outcome:
+    """The known plan, with a bound from the prices of mixed replica sets and the limits of the fleet; infeasible if
+    they prove that the fleet is too small.
+    """
+    progress, problem = Progress(instance, search), Problem(instance)
+    if not problem.groups:
+        return progress.outcome("completed")
+    proof = TypeCounts(problem.pools, problem.most_gpus)
+    proof.at_least(problem.spread_over)
+    for prices, needed in cuts_of(instance, problem.segments, search.within()):
+        proof.add(int(needed.sum()), [int((pool.partitions @ prices).max()) for pool in problem.pools])
+    if math.isinf(proof.bound):
+        return Outcome("infeasible", "proved", reason=proof.too_small)
+    progress.prove(problem.objective(proof.bound))
+    return progress.outcome("completed")
 
 
 def whole_numbers(instance: Instance, search: Search) -> Outcome:
