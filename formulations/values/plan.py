@@ -89,9 +89,13 @@ class LargePlan:
             if self.value >= below:
                 return
             numbers, sets = program.used()
-            self._take(_rounded(numbers, part))
+            taken = _rounded(numbers, part)
+            self._take(taken)
             self._serve(program.cells, sets, part > 0)
-            part = SCHEDULE.dive if turn or sum(len(one.members) for one in self.left) == waiting else 0.0
+            stuck = sum(len(one.members) for one in self.left) == waiting
+            if stuck and part and not taken.any():
+                return
+            part = SCHEDULE.dive if turn or stuck else 0.0
             turn += 1
 
     def planned(self) -> list[PlannedGpu]:

@@ -9,8 +9,8 @@
 
 The duals of the nodes are the values of replicas (`nodes`). A cell has similar workloads, which count with their mean
 rate in programs of bounds: these only choose the prices, so cells need not be exact. In programs of plans, workloads
-count with the highest rate of their cell, and replicas between two levels with the next lower one if they are of
-patterns, with the next higher one if they are of replica sets.
+count with the highest rate of their cell. A replica of a pattern between two levels counts as one of the lower level,
+a replica of a replica set as one of the higher level.
 """
 
 import math
@@ -58,8 +58,8 @@ class Prices(NamedTuple):
 
 
 class ReplicaSet(NamedTuple):
-    """A replica set of the workloads of a cell, by number: the requests/s of its replicas, highest first; and how often
-    it is used.
+    """A replica set: ``cell`` is the number of the cell whose workloads use it, ``rps`` are the requests/s of its
+    replicas, highest first, and ``many`` is how often the program uses it.
     """
 
     cell: int
@@ -81,7 +81,7 @@ class ValueProgram:
     cells
         The cells of all workloads.
     values
-        (rows,) values of the nodes, at which the first replica sets are the cheapest.
+        (rows,) first guesses of the nodes' values. The first replica set of each cell is the cheapest at these.
     spare
         (rows,) for a plan, the replicas that are left over; None for a bound.
 
@@ -89,6 +89,8 @@ class ValueProgram:
     ----------
     value
         The value of the last solution, in multiples of the dearest GPU's price.
+    top_rps
+        (classes,) the most requests/s of a replica in any pattern.
     """
 
     def __init__(self, patterns: Patterns, entered: Ints, nodes: ValueNodes, cells: Sequence[Cell], values: Floats,
@@ -101,6 +103,8 @@ class ValueProgram:
         self.found, self.value, self.x = self.master.columns(np.zeros(0)), 0.0, np.zeros(0)
         self.entered, self.first = np.zeros(0, int), dict[int, int]()
         self.sets: dict[int, tuple[int, Floats]] = {}
+        self.top_rps, known = np.zeros(len(nodes.kind)), patterns.of_class >= 0
+        np.maximum.at(self.top_rps, patterns.of_class[known], patterns.rps[known])
         self._add_sets(nodes.linear(values), np.full(len(cells), np.inf))
         self.enter(np.union1d(entered, patterns.alone))
 
@@ -124,11 +128,12 @@ class ValueProgram:
                   np.append(weights.ravel(), np.full(len(every), -1.0)), len(every))
 
     def priced(self, until: Deadline, effort: Effort, best: int, over: float) -> Prices | None:
-        """The duals of an optimum over all patterns found so far, and over those that quick pricing finds until a
+        """The duals of the program over all patterns found so far, and over those that quick pricing finds until a
         deadline; None if there is no solution.
 
-        Up to ``best`` patterns of each performance file are priced with an ``effort``, again and again while that
-        lowers the value by the fraction ``over``.
+        Known patterns are added until the value hardly falls, in programs of plans even after the deadline. Then up to
+        ``best`` new patterns of each performance file are priced with an ``effort``. This is repeated while it lowers
+        the value by the fraction ``over``.
         """
         patterns, before, priced = self.patterns, math.inf, math.inf
         while (found := self.master.relaxed([*self.fixed, self.found])) is not None:
@@ -139,9 +144,9 @@ class ValueProgram:
             new, most = self._worthy(slices, values)
             self.enter(new)
             gains, before = most > SCHEDULE.over or self.value < before * (1 - SCHEDULE.gain), self.value
-            if gains and len(self.found.cost) > columns and not until.over:
+            if gains and len(self.found.cost) > columns and (self.plans or not until.over):
                 continue
-            if until.over or self.value > priced * (1 - over):
+            if until.over or self.value >= priced * (1 - over):
                 return Prices(slices, nodes)
             priced = self.value
             for file, price in enumerate(slices[patterns.slice_types].tolist()):
@@ -210,22 +215,24 @@ class ValueProgram:
         """
         for at, several in groupby(self.cells, key=lambda one: one.of_class):
             rps, rates_rps = values.rps[at], np.array([one.rate_rps for one in several])
-            counts, rests = np.zeros((len(rates_rps), len(rps)), int), rates_rps
+            useful = int((rps <= self.top_rps[at] * (1 + DUST)).sum()) if self.plans else len(rps)
+            rps, value, unused = rps[:useful], values.value[at, :useful], len(rps) - useful
+            counts, rests = np.zeros((len(rates_rps), useful), int), rates_rps
             if self.plans or not self.nodes.steps[self.nodes.kind[at]]:
-                least_value(rps, values.value[at], rates_rps, counts)
+                least_value(rps, value, rates_rps, counts)
                 rests = np.maximum(rates_rps - counts @ rps, 0.0)
             if self.plans:  # a replica between two levels needs the next higher one
                 counts[rests > rps[-1], -1] += 1
                 rests = np.where(rests > rps[-1], rests - rps[-1], rests)
-                rests = rps[np.searchsorted(rps, rests * (1 - DUST))]
-            yield from zip(counts, rests.tolist(), strict=True)
+                rests = rps[np.minimum(np.searchsorted(rps, rests * (1 - DUST)), useful - 1)]
+            yield from zip(np.pad(counts, ((0, 0), (0, unused))), rests.tolist(), strict=True)
 
 
 def cells_of(classes: Sequence[WorkloadClass], kind: Ints, near: Ints, ranges: int, single: Bools, highest: bool
              ) -> list[Cell]:
-    """The cells of all workloads. A cell has the workloads of a ``kind`` (classes,), with one of the values ``near``
-    (classes,), and one of some ranges of rates, or one rate where ``single`` (kinds,) says so. They count with their
-    mean rate, or with the ``highest``.
+    """Group workloads into cells. The workloads of a cell have the same ``kind`` (classes,), the same ``near``
+    (classes,), and rates in the same of some ``ranges``; where ``single`` (kinds,) is true, they have the same rate.
+    The cell counts with their mean rate, or with the highest if ``highest`` is true.
     """
     found = list[Cell]()
     of_class = np.repeat(np.arange(len(classes)), [len(one.members) for one in classes])

@@ -64,8 +64,8 @@ class ValueSchedule:
     together
         The most replicas of a pattern.
     levels, lowest
-        The number of levels of rates of each class of a plan, and the fraction of the highest that the next lower level
-        would be. With more levels, less of each place is unused, and the program is larger.
+        How many levels of rates each class of a plan has, in equal ratios, and the ratio of the lowest to the highest.
+        With more levels, less of each place is unused, and the program is larger.
     full
         Workloads that need more replicas than this are left to greedy.
     slos, fineness
@@ -77,8 +77,8 @@ class ValueSchedule:
     grid
         The rates of a class at which replica sets are priced.
     first, over
-        How long each quick pricing of a bound may take. It is repeated while that lowers the program's value by the
-        fraction ``over``. Known patterns are added while one exceeds the price of its slice by as much.
+        How long each quick pricing of a bound may take. Pricing is repeated while it lowers the program's value by the
+        fraction ``over``. Known patterns are added while one exceeds the price of its slice by this fraction.
     exact, part, best
         How long exact pricing may take; if that is more, it ends at this ``part`` of the distance between the bound and
         the program's value. And the most patterns that are added for a bound.
