@@ -15,6 +15,7 @@ from provision.heuristics.core import greedy, lns
 from provision.heuristics.gpulets import ideal
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method, needs
+from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Progress, Search, Termination
 from provision.solving import master, values
 from provision.solving.policies import even_replicas, surviving
@@ -149,6 +150,8 @@ def _onward(progress: Progress, seconds: float) -> Search:
     def report(news: Incumbent) -> None:
         progress.offer(news.plan)
         progress.prove(news.bound)
+        if news.plan is None and objective_of(progress.instance).better(news.objective, progress.value):
+            progress.search.report(Incumbent(news.objective, progress.bound, None))
 
     return progress.search.anew(time_limit_s=seconds, start=progress.plan, bound=progress.bound, report=report)
 

@@ -151,7 +151,8 @@ def first_answers(instance: Instance, search: Search) -> Outcome:
             cut = watch.elapsed_s >= seconds * SCHEDULE.cut
         going = walk(seconds)
         seconds *= SCHEDULE.longer
-    return progress.outcome("time_limit" if going else "completed", "no plan found; more time may find one")
+    return progress.outcome("time_limit" if going or not search.left_s else "completed",
+                            "no plan found; more time may find one")
 
 
 def _walk(progress: Progress, patience: float = math.inf) -> master.Turn:

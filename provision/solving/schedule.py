@@ -93,6 +93,9 @@ class DetourSchedule:
     domains
         Places (`provision.solving.placing.placed`): the most domains over which rates are increased; every number takes
         two instances.
+    sizes
+        Workflows (`provision.solving.staged`): the most batch sizes of which all are tried. If a workload has more,
+        those near powers of two are, which proves less and takes fewer quick plans.
     deal_s, least_deal_s
         The most and the fewest seconds of one dealing of GPUs to nodes. With more of them a dealing of many GPUs is
         found more often, and other instances wait.
@@ -107,6 +110,7 @@ class DetourSchedule:
     spreads: int = 3
     most_gpus: int = 12
     domains: int = 4
+    sizes: int = 12
     deal_s: float = 10.0
     least_deal_s: float = 1e-3
 

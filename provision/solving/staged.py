@@ -22,6 +22,7 @@ from provision.models.problem.method import SHARED, Method, needs
 from provision.models.problem.search import Outcome, Search
 from provision.models.problem.stages import feeding, in_stages
 from provision.solving.detour import Detour, Other
+from provision.solving.schedule import DETOURS
 from provision.solving.steps import Step
 
 
@@ -72,8 +73,10 @@ def _batch_sizes(instance: Instance, name: str) -> list[int]:
 
 
 def _few(sizes: list[int]) -> list[int]:
-    """The batch sizes that are tried, ascending: for every power of two the largest size up to it, and the largest of
-    all.
+    """The batch sizes that are tried, ascending: all if they are few, else the largest up to each power of two, and the
+    largest of all.
     """
+    if len(sizes) <= DETOURS.sizes:
+        return sizes
     powers = (2**power for power in range(1 + int(math.log2(sizes[-1]))))
     return sorted({sizes[-1], *(max(size for size in sizes if size <= one) for one in powers if sizes[0] <= one)})
