@@ -62,7 +62,7 @@ class KnapsackOracle(ABC):
     able
         (roles,) whether patterns for plans may have the role.
     planned, bounded
-        The knapsacks for plans and for bounds, both in the units of the quickest search and in those of all others.
+        Knapsacks for plans and for bounds. Entry 0 of each is coarse and quick; entry 1 serves every higher effort.
     """
 
     copies: Ints
@@ -78,7 +78,9 @@ class KnapsackOracle(ABC):
     @abstractmethod
     def _ranked(self, knapsacks: Any, values: Ints, copies: Ints, gib_price: float, near: float
                 ) -> list[tuple[int, Any]]:
-        """The places where knapsacks have their highest gains (see `worth_of`), each with its gain, highest first."""
+        """Pairs (gain, place), highest gain first (see `worth_of`). ``_taken`` finds the pattern of a place, which is a
+        level, or a level for each part of the slice.
+        """
 
     @abstractmethod
     def _taken(self, knapsacks: Any, place: Any, values: Ints, copies: Ints, gib_price: float) -> tuple[Pattern, bool]:
@@ -116,14 +118,16 @@ class KnapsackOracle(ABC):
     def _most(self, knapsacks: Any, values: Ints, floor: int) -> int:
         """An upper bound on the value of any pattern. Memory has prices only if the best pattern does not fit."""
         ranked = self._ranked(knapsacks, values, self.copies, 0.0, 1.0)
-        least, place = ranked[0] if ranked else (0, None)
+        if not ranked:
+            return 0
+        least, place = ranked[0]
         if least <= floor or self._taken(knapsacks, place, values, self.copies, 0.0)[1]:
             return least
         for part in SCHEDULE.parts:
             gib_price = part * least / self.memory_gib
             all_gib = int(np.ceil(gib_price * self.memory_gib * (1 + SINGLE)))
             ranked = self._ranked(knapsacks, values, self.copies, gib_price, 1.0)
-            least = min(least, ranked[0][0] + all_gib)
+            least = min(least, (ranked[0][0] if ranked else 0) + all_gib)
         return least
 
 
@@ -226,8 +230,8 @@ def _estimate(levels: Levels, level: int, gains: Ints, copies: Ints) -> float:
 
 @inner
 def _passes(levels: Levels, level: int, gains: Ints, copies: Ints) -> Ints:
-    """(roles,) the number of passes over the table, one for every copy: 0 for a role without gain. It is ENDLESS if the
-    resources are used up before the copies are; then one pass takes any number of replicas.
+    """(roles,) how often the table is passed for a role: once for every copy, 0 times if the role gains nothing. The
+    number is ENDLESS if the resources are used up before the copies are; one pass then takes any number of replicas.
     """
     found, room = np.zeros(len(copies), np.int64), max(levels.room[level], 1)
     for role in range(len(found)):

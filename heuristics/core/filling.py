@@ -234,8 +234,9 @@ def allow(tables: SliceTables, w: int, slot: Slot) -> None:
 
 @inner
 def next_way(tables: SliceTables, number: int, factor: Floats, dense: bool, slot: Slot, role: int) -> int:
-    """The index of the way to add to a slice next: of the most worth, or if ``dense`` per part of the slice; of equal
-    ones the one that takes the least part. NONE if none fits; only ways of ``role`` count, unless that is NONE.
+    """The index of the way to add to a slice next; NONE if none fits. It is the way of the most worth or, if ``dense``,
+    of the most worth per part of the slice; of equal ways the one that takes the least part. If ``role`` is not NONE,
+    only ways of this role count.
     """
     best, least, found, setting = 0.0, 0.0, NONE, tables.settings[number]
     for w in range(len(tables.rows)):

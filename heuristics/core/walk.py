@@ -46,8 +46,8 @@ class Walk:
     useful
         Fleet entries whose GPUs can serve some workload.
     trials, least
-        The sets of GPUs on which the walk tries to carry all rates in turn, and for each the least price so far of the
-        rates that are not carried.
+        The sets of GPUs that are tried in turn; and for each the least price so far of the rates that its GPUs do not
+        carry.
     taken
         The steps taken so far.
     """

@@ -122,9 +122,9 @@ def fill(units: Ints, values: Floats, beside: Floats, of_class: Ints, together: 
          more: Floats) -> None:
     """Fill two tables with bounds on the values of n offers in at most u units; minus infinity if there are none.
 
-    Entry [o, n, u] of ``best`` is for offers with index o or more, where the joint value of every class is limited,
-    except that of offer o's class. Entry [c, n, u] of ``more`` is for offers of the limited class c, at their values
-    ``beside``, and of later classes.
+    Entry [o, n, u] of ``best`` is the most that n offers with index o or more are worth in u units, with the joint
+    limit of every class but that of offer o. Entry [c, n, u] of ``more`` is the same for offers of the limited class c,
+    at their values ``beside``, and of later classes.
 
     Parameters
     ----------

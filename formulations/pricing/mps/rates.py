@@ -133,7 +133,7 @@ class InterferencePatterns(RateOracle):
 
 def interference_rates(problem: Problem, slice_type: SliceType, data: PerformanceFile, until: Deadline
                        ) -> InterferencePatterns | None:
-    """The RateOracle of a slice type, made quickly, whatever the deadline.
+    """The RateOracle of a slice type, which is made quickly, so that the deadline is not read.
 
     It is None if the slice is not a whole GPU, if there are more than MOST_NAMED workloads, or if a group has several
     workloads. For the most throughput, a group may have several, and there may be more of them if each workload

@@ -43,7 +43,8 @@ from provision.models.problem.workload import FleetEntry
 
 def network_rates(problem: Problem, slice_type: SliceType, data: FittedNetworks, until: Deadline
                   ) -> RateOracle | None:
-    """The RateOracle of a slice type, made quickly, whatever the deadline; None if the slice cannot be shared.
+    """The RateOracle of a slice type, which is made quickly, so that the deadline is not read; None if the slice cannot
+    be shared.
 
     It is None, too, if there are more than MOST_PRICED groups under rules for random arrivals. For least cost it is
     None under other rules: there, rates depend on what is routed.

@@ -26,9 +26,8 @@ from provision.models.problem.policy import Policy
 from provision.models.traffic.rule import LatencyRule
 
 Visits = tuple[Floats, Floats]
-"""How much each model disturbs others on a slice at the least: with one process and batches of 1. The process is alone
-on the slice: (models,) the time, in ms, for which a batch occupies the slice, and the time from the start of a batch to
-its end.
+"""How little each model can disturb others, two arrays (models,) in ms: for how long a batch of one request occupies
+the slice, and how long it takes in all, where its process is alone on the slice.
 """
 
 

@@ -29,8 +29,8 @@ FILLED = 1 + 1e-6
 """
 
 RateRange = tuple[int, int, int, float, float, float]
-"""At a level (by index), a batch size and a number of processes: for any rate between two limits, in requests/s. Last
-comes the part of the slice's time that one request/s takes, 0 where utilisation does not matter.
+"""A level (by index), a batch size, a number of processes, the least and the most requests/s that they may carry, and
+the part of the slice's time that one request/s takes, 0 where utilisation does not matter.
 """
 
 

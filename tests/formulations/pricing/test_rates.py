@@ -139,6 +139,6 @@ def test_dives_end_where_alike_workloads_need_a_replica_each():
     fleet = [one.model_copy(update={"count": None}) for one in base.fleet]
     instance = base.replace(workloads=workloads, fleet=fleet).with_policy(latency_budget="queueing")
     problem = Problem(instance)
-    rated = RatedSearch(problem, rated_oracles(problem, NEVER), Search(10.0), "master")
-    plans = [one for one in rated.plans() if one is not None]
-    assert plans and all(verify(instance, one).ok for one in plans)
+    rated = RatedSearch(problem, rated_oracles(problem, NEVER), Search(5.0), "master")
+    assert all(one is None or verify(instance, one).ok for one in rated.plans())
+    assert rated.bound == 3
