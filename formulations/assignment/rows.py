@@ -1,12 +1,11 @@
 """The assignment model: GPUs, MIG slots on their memory positions, what each slot holds, and the routed rates.
 
 A slot holds a pattern, or replicas at operating points that share its units, whose interference is stated by linear
-rows. Equal GPUs may be stated one by one, or together: the sum of their rows is a relaxation without symmetry. There,
-an *open* slot stands for any pattern that is not listed: it carries what worths allow (`slots`).
+rows. Equal GPUs may be stated one by one, or together: the sum of their rows is a relaxation without symmetry.
 
     memory slices   sum of places that cover a memory slice             <=  used GPUs
     compute slices  sum of compute slices of places                     <=  those of used GPUs
-    contents        patterns + slots with points + open slots           <=  places
+    contents        patterns + slots with points                        <=  places
     units, clients, memory of the points in a slot                      <=  those of the slot
     deadlines       see `points`
     rates           sum of the parts of a workload's rate               >=  1
@@ -60,30 +59,27 @@ class Model:
     """The statement of an instance.
 
     ``used[b]`` counts the used GPUs of block b, ``place[b, k, s]`` its slots of type k that start at memory slice s,
-    ``open[b, k]`` its open slots, if ``opened``; ``offer[k, w]`` is the part of a rate that these carry. ``best`` and
-    ``bound`` are the known value of a plan and the known bound.
+    ``rated[w]`` is the row by which the rate of workload w is carried. ``best`` and ``bound`` are the known value of a
+    plan and the known bound.
     """
 
-    def __init__(self, instance: Instance, slots: Sequence[Slots], blocks: Sequence[Block], opened: bool,
-                 best: float | None = None, bound: float | None = None) -> None:
+    def __init__(self, instance: Instance, slots: Sequence[Slots], blocks: Sequence[Block], best: float | None = None,
+                 bound: float | None = None) -> None:
         self.instance, self.slots, self.blocks = instance, slots, blocks
         self.program, self.counted = Description(), instance.objective == THROUGHPUT
         self.planned_rps = [instance.planned_rps(one) for one in instance.workloads]
         self.used = [self.program.whole(f"used_{b}", block.many) for b, block in enumerate(blocks)]
-        self.place, self.open, self.offer = Places(), dict[tuple[int, int], int](), dict[tuple[int, int], int]()
+        self.place, self.rated = Places(), dict[int, int]()
         self.choices: list[list[Choice]] = [[] for _ in blocks]
-        self.filled, self.rated = dict[tuple[int, int], int](), dict[int, int]()
         self.carried: dict[tuple[int, int], Terms] = {}
         for b, block in enumerate(blocks):
-            self._add_slots(b, block, opened)
-        for k in sorted({k for _, k in self.open}):
-            self.offer |= {(k, w): self.program.amount(f"offer_{k}_{w}", 1.0) for w in range(len(instance.workloads))}
+            self._add_slots(b, block)
         for w in range(len(instance.workloads)):
             self._serve(w)
         self._keep_worths()
         self._aim(best, bound)
 
-    def _add_slots(self, b: int, block: Block, opened: bool) -> None:
+    def _add_slots(self, b: int, block: Block) -> None:
         """Add the slots of a block: no two overlap in memory, compute slices and instances are limited, and each holds
         one thing.
         """
@@ -111,10 +107,6 @@ class Model:
                 self.choices[b].append(Choice(variable, k, np.minimum(parts, 1), number,
                                               sum(one.rate_rps for one in pattern), pattern))
             filled += [self._add_points(b, k, table, block.many) for table in slots.tables]
-            if opened and not slots.stated:
-                self.open[b, k] = program.whole(f"open_{b}_{k}", most)
-                filled.append(self.open[b, k])
-            self.filled[b, k] = len(program.rows)
             program.at_most([*((1.0, one) for one in filled), *((-1.0, one) for _, one in placed)], 0)
 
     def _add_points(self, b: int, k: int, table: Points, many: int) -> int:
@@ -142,7 +134,7 @@ class Model:
 
     def _serve(self, w: int) -> None:
         """Add rows: a workload's rate is carried, no GPU carries more than the largest share of it, and its replicas
-        are between its min_replicas and its max_replicas; open slots have any number.
+        are between its min_replicas and its max_replicas.
         """
         workload, total = self.instance.workloads[w], list[tuple[float, int]]()
         for b, block in enumerate(self.blocks):
@@ -154,27 +146,22 @@ class Model:
             self.carried[b, w] = here
             total += here
         if self.planned_rps[w] > 0:
-            offers = [(1.0, one) for (_, v), one in self.offer.items() if v == w]
             self.rated[w] = len(self.program.rows)
-            self.program.at_most([(-part, one) for part, one in [*total, *offers]], (RELAXED if offers else LOOSE) - 1)
+            self.program.at_most([(-part, one) for part, one in total], LOOSE - 1)
         replicas = [(float(one.number[w]), one.variable) for choices in self.choices for one in choices]
-        if workload.min_replicas and not self.open:
+        if workload.min_replicas:
             self.program.at_most([(-many, one) for many, one in replicas], -workload.min_replicas)
         if workload.max_replicas is not None:
             self.program.at_most(replicas, workload.max_replicas)
 
     def _keep_worths(self) -> None:
-        """Add rows: what a slot carries is worth at most 1."""
-        every = range(len(self.instance.workloads))
-        for k, slots in enumerate(self.slots):
-            opened = [(-1.0, one) for (_, at), one in self.open.items() if at == k]
-            for worth in slots.worths if opened else ():
-                offers = [(float(worth[w]), one) for (at, w), one in self.offer.items() if at == k]
-                self.program.at_most([*offers, *opened], RELAXED)
-        for b, k in self.filled:
-            for worth in self.slots[k].worths if self.slots[k].stated else ():
-                here = [(float(worth[w]) * part, one) for w in every for part, one in self.carried[b, w]]
-                self.program.at_most([*here, (-1.0, self.used[b])], RELAXED * self.blocks[b].many)
+        """Add rows: what a GPU carries is worth at most 1."""
+        for b, block in enumerate(self.blocks):
+            for worth in (one.worth for one in self.slots if one.slice_type.entry == block.entry):
+                if worth is not None:
+                    here = [(part * number, one) for w, part in enumerate(worth.tolist())
+                            for number, one in self.carried[b, w]]
+                    self.program.at_most([*here, (-1.0, self.used[b])], RELAXED * block.many)
 
     def _aim(self, best: float | None, bound: float | None) -> None:
         """Set the objective, with rows that say what is known, and that equal GPUs stand in descending order of a
@@ -189,8 +176,6 @@ class Model:
                  for block, one in zip(self.blocks, self.used, strict=True)]
         if self.counted:
             terms = [(-one.rps, one.variable) for choices in self.choices for one in choices]
-            terms += [(-self.slots[k].most_rps, one) for (_, k), one in self.open.items()
-                      if self.slots[k].most_rps < np.inf]  # else nothing is bounded yet
         program.objective = terms
         scale = max((abs(weight) for weight, _ in terms), default=0.0) or 1.0
         if best is not None and np.isfinite(best):
@@ -202,7 +187,7 @@ class Model:
         """The plan of a solution; None if equal GPUs are together, or replicas break an SLO or carry less than they
         claim. Then slots have got the edges that refine the model.
         """
-        if any(block.many > 1 for block in self.blocks) or any(values[one] > 0.5 for one in self.open.values()):
+        if any(block.many > 1 for block in self.blocks):
             return None
         gpus = list[Held]()
         for b in range(len(self.blocks)):

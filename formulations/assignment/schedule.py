@@ -14,8 +14,6 @@ class Schedule:
         The most workloads of an instance, and the most GPUs of the plan to begin with or of a limited fleet.
     listing, together
         The largest fractions of the time left that listing, and the model of equal GPUs together, may take.
-    plenty
-        A number of GPUs with which any plan of patterns that are known is possible.
     steps
         CP-SAT counts a fractional variable in this many steps from 0 to its most; rounding changes it by about a
         millionth.
@@ -31,7 +29,6 @@ class Schedule:
     gpus: int = 20
     listing: float = 0.3
     together: float = 0.4
-    plenty: int = 1000
     steps: int = 2**20
     largest: float = 2.0**55
     finest: float = 2.0**34

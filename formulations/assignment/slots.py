@@ -5,14 +5,12 @@ to its capacity, so rates are continuous and need no grid.
 
 Replicas that share whole GPUs by iGniter's model are stated by rows over operating points (`points`). A replica alone
 in its slot is a pattern. Closed networks, gpu-lets' turns and further kinds of data have the patterns that their oracle
-of `provision.formulations.pricing` lists. Where an oracle lists none, it prices: it finds patterns, and tells the most
-that any pattern is worth. This module is the only one here that asks oracles.
+of `provision.formulations.pricing` lists.
 """
 
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -23,8 +21,8 @@ from provision.formulations.pricing.listing import TooManyError, undominated
 from provision.formulations.pricing.mps.sets import InterferingSets
 from provision.formulations.pricing.mps.tables import tables_of
 from provision.formulations.pricing.oracle import Running, replica_of
-from provision.formulations.pricing.rate_oracles import RoleRates, rate_oracle
-from provision.formulations.pricing.rates import GENEROUS, GroupPrices, Listing, RateOracle
+from provision.formulations.pricing.rate_oracles import rate_oracle
+from provision.formulations.pricing.rates import GENEROUS, Listing
 from provision.formulations.search.problem import Problem, Shareable, groups_of
 from provision.formulations.search.segments import Segments
 from provision.models.base.arrays import Floats
@@ -92,103 +90,70 @@ class Slots:
     Attributes
     ----------
     patterns
-        All patterns of one replica and of the files whose oracles list, and those that other oracles found.
-    oracles, further
-        The oracles that do not list all their patterns, and the same for an instance with one replica of every
-        workload, which find further patterns.
-    worths
-        (workloads,) worths of whole rates. Together they are at most 1 in one slot, whatever it holds.
-    most_rps
-        The most requests/s that a slot can carry, for the objective max_throughput.
+        All patterns of one replica and of the files whose oracles list.
+    worth
+        (workloads,) worths of whole rates, or None. Together they are at most 1 on one GPU, whatever it holds.
     files, tables, edges
         The data files under whose interference replicas share the slot, their operating points, and ends of levels.
     """
 
-    def __init__(self, problem: Problem, single: Problem, k: int, until: Deadline) -> None:
-        self.instance, self.problem, self.single, self.slice_type = (
-            problem.instance, problem, single, problem.segments.slice_types[k])
-        instance, (entry, profile, *_) = self.instance, self.slice_type
-        self.oracles, self.further, self.worths = list[RateOracle](), list[RateOracle](), list[Floats]()
-        self.most_rps, self.entry = np.inf, instance.fleet[entry]
+    def __init__(self, problem: Problem, k: int, until: Deadline) -> None:
+        instance, self.problem, self.slice_type = problem.instance, problem, problem.segments.slice_types[k]
+        entry, profile, *_ = self.slice_type
+        self.entry = instance.fleet[entry]
+        self.worth: Floats | None = None
         shared = shared_files(instance, self.entry, profile)
         self.files = [data for data in shared if isinstance(data, IgniterProfiles)]
         self.patterns = [one for one in alone(instance, problem.segments, k) if instance.performance_of(
             self.entry.gpu, instance.model_of(one[0]), profile) not in self.files]  # else points do
         for data in shared:
             if data not in self.files:
-                self._share(Shareable(k, data), until)
+                self.patterns += _listed(problem, Shareable(k, data), until)
         self.edges = defaultdict[Replica, set[float]](set)
         self.list_points()
-
-    @property
-    def stated(self) -> bool:
-        """Whether all that a slot may hold is known. If not, it may be *open*, with patterns that nobody knows."""
-        return not self.oracles
 
     @property
     def refinements(self) -> int:
         """How often the levels of points have been refined."""
         return sum(map(len, self.edges.values()))
 
-    def _share(self, shared: Shareable, until: Deadline) -> None:
-        """List the undominated patterns of a data file. Where they are too many, or not known, keep its oracle."""
-        problem, oracle = self.problem, rate_oracle(self.problem, shared, until)
-        if (listing := oracle.listed() if oracle is not None and oracle.complete else None) is not None:
-            with suppress(TooManyError):
-                asked_rps = np.array([group.asked_rps for group in problem.groups])
-                parts = listing.rps if problem.fills else np.minimum(listing.rps / asked_rps, 1)
-                kept = undominated(np.column_stack([parts, -listing.number, -listing.replicas]), until=until)
-                self.patterns += patterns_of(problem, listing.only(kept), GENEROUS)
-                return
-            oracle = RoleRates(problem, shared)
-        if oracle is not None:
-            self.oracles.append(oracle)
-            self.further.append(RoleRates(self.single, shared))
-
     def list_points(self) -> None:
         """List the operating points anew."""
         tables = [points_of(self.problem, self.entry, data, self.edges) for data in self.files]
         self.tables: list[Points] = [one for one in tables if one is not None]
 
-    def ask(self, prices: Floats, floor: float) -> bool:
-        """Ask the oracles for patterns and for what no pattern exceeds; return whether there are new patterns.
 
-        ``prices`` (workloads,) are the worths of workloads' whole rates. Patterns worth more than ``floor`` are wanted.
-        """
-        bound, known, problem = 0.0, len(self.patterns), self.problem
-        owners, asked_rps = zip(*((group.members[0], group.asked_rps) for group in problem.groups), strict=True)
-        worth = np.isin(np.arange(len(prices)), owners) * prices
-        per_rps = np.ones(len(owners)) if problem.fills else worth[[*owners]] / asked_rps
-        endless = np.full(len(owners), np.inf)
-        wanted = GroupPrices(per_rps, np.zeros(len(owners)), endless, endless)
-        for oracle in [*self.oracles, *self.further]:
-            found = oracle.price(wanted, floor, 0)
-            bound = max(bound, found.most) if oracle in self.oracles else bound
-            if not problem.fills:  # else the patterns found may be invalid
-                listing = found.planned or found.patterns
-                self.patterns += patterns_of(problem, listing, 1.0 if found.planned else GENEROUS)
-        self.patterns = list(dict.fromkeys(self.patterns))
-        if problem.fills:
-            self.most_rps = max([bound, *(sum(held.rate_rps for held in one) for one in self.patterns)])
-        else:
-            parts = (np.minimum(parts_of(self.instance, one)[0], 1) for one in self.patterns)
-            bound = max([bound, *(float(one @ worth) for one in parts)])
-            self.worths += [worth / bound] if 0 < bound < np.inf else []
-        return len(self.patterns) > known
-
-
-def slots_of(instance: Instance, until: Deadline) -> list[Slots]:
-    """The slots of every slice type; listing ends at the deadline."""
+def slots_of(instance: Instance, until: Deadline) -> list[Slots] | None:
+    """The slots of every slice type; None if the patterns of some data file are too many to be listed at the deadline.
+    """
     groups = [group._replace(members=(one,)) for group in groups_of(instance) for one in group.members]
-    problem, single = Problem(instance, groups), Problem(instance, [group._replace(most=1) for group in groups])
-    return [Slots(problem, single, k, until) for k in range(len(problem.segments.slice_types))]
+    problem = Problem(instance, groups)
+    try:
+        return [Slots(problem, k, until) for k in range(len(problem.segments.slice_types))]
+    except TooManyError:
+        return None
 
 
-def patterns_of(problem: Problem, listing: Listing, raised: float) -> Iterator[SlicePattern]:
-    """Yield the patterns of a Listing whose rates are ``raised`` by a factor."""
+def _listed(problem: Problem, shared: Shareable, until: Deadline) -> list[SlicePattern]:
+    """The undominated patterns of a data file, none if it cannot be shared; raises TooManyError if they are not listed.
+    """
+    oracle = rate_oracle(problem, shared, until)
+    if oracle is None:
+        return []
+    listing = oracle.listed() if oracle.complete else None
+    if listing is None:
+        raise TooManyError
+    asked_rps = np.array([group.asked_rps for group in problem.groups])
+    parts = listing.rps if problem.fills else np.minimum(listing.rps / asked_rps, 1)
+    kept = undominated(np.column_stack([parts, -listing.number, -listing.replicas]), until=until)
+    return list(_patterns_of(problem, listing.only(kept)))
+
+
+def _patterns_of(problem: Problem, listing: Listing) -> Iterator[SlicePattern]:
+    """Yield the patterns of a Listing, whose rates are those of bounds."""
     owners = [(group.members[0], np.inf if problem.fills else group.asked_rps) for group in problem.groups]
     for row in range(len(listing.rps)):
-        yield tuple(replica_of(problem.instance, w, one.run, asked_rps if rate >= asked_rps else rate / raised)
+        yield tuple(replica_of(problem.instance, w, one.run, asked_rps if rate >= asked_rps else rate / GENEROUS)
                     for one, rate in zip(*listing.rated(row), strict=True) for w, asked_rps in [owners[one.group]])
 
 
@@ -225,4 +190,4 @@ def add_worths(instance: Instance, slots: Sequence[Slots], until: Deadline) -> N
         worths = np.maximum(found.x, 0.0)
         worths /= max(1.0, float((rows @ worths).max())) * (1 + FORGIVEN)
         for one, price in zip(slots, prices, strict=True):
-            one.worths.append(worths / price)
+            one.worth = worths / price

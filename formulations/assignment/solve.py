@@ -1,27 +1,26 @@
 """Assignment: the instances that it takes, and the search that CP-SAT and PuLP share.
 
 First equal GPUs are stated together, as a relaxation, which has no symmetry and is small; its bound often proves the
-plan to begin with. Then they are stated one by one. Where rows exclude no plan, the solver's bound is a bound on the
-instance. A solution becomes a plan at the rates that the performance models predict. If it claims more than that, the
-model is refined there and solved again, until a plan is as good as the bound, or the time is over.
+plan to begin with. Then they are stated one by one. The model excludes no plan, so the solver's bound is a bound on
+the instance. A solution becomes a plan at the rates that the performance models predict. If it claims more than that,
+the model is refined there and solved again, until a plan is as good as the bound, or the time is over. Where replicas
+share slices in more ways than can be listed, column generation answers instead (`provision.formulations.master`).
 """
 
 import math
-from collections import defaultdict
 from collections.abc import Mapping
-
-import numpy as np
+from dataclasses import replace
 
 from provision.formulations.assignment.rows import Block, Model
 from provision.formulations.assignment.schedule import SCHEDULE, Schedule
-from provision.formulations.assignment.slots import add_worths, slots_of
+from provision.formulations.assignment.slots import Slots, add_worths, slots_of
 from provision.formulations.linear.description import Ended, Solver, Values
 from provision.formulations.linear.highs import solve_linear
+from provision.formulations.master import solve as master
 from provision.formulations.pricing.shared_mig.shared_relaxation import further_bound
-from provision.formulations.search.feasibility import unservable
+from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem, groups_of
 from provision.formulations.search.segments import best_segments
-from provision.models.base.clock import Deadline
 from provision.models.base.errors import UnsupportedError
 from provision.models.base.tolerances import SOLVER, TOLERANCE
 from provision.models.performance.colocation import Colocation
@@ -63,25 +62,26 @@ def solve(instance: Instance, control: Search, solver: Solver, name: str, schedu
     if len(instance.workloads) > schedule.workloads:
         raise UnsupportedError(f"method {name} takes at most {schedule.workloads} workloads, here are "
                                f"{len(instance.workloads)}; use --method auto")
-    search = _Search(instance, control, solver, name, schedule)
-    if search.stated and (reasons := unservable(instance, best_segments(instance))):
-        return Outcome("infeasible", "proved", reason="; ".join(reasons))
-    return search.run()
+    slots = slots_of(instance, control.within(control.left_s * schedule.listing))
+    if slots is None:
+        progress, bound = Progress(instance, control), further_bound(instance, control.left_s * schedule.listing)
+        progress.prove(bound if 0 < bound < math.inf else None)
+        if progress.proved:
+            return progress.outcome("proved")
+        return master.solve(instance, replace(control, bound=progress.bound))
+    return proved_infeasible(instance, best_segments(instance)) or _Search(
+        instance, control, slots, solver, name, schedule).run()
 
 
 class _Search:
-    """The search: how an instance is stated, solved and refined.
+    """The search: how an instance is stated, solved and refined. ``progress`` has the best plan and bound so far."""
 
-    ``progress`` has the best plan and bound so far. ``stated`` says whether the model excludes no plan also where GPUs
-    stand one by one.
-    """
-
-    def __init__(self, instance: Instance, control: Search, solver: Solver, name: str, schedule: Schedule) -> None:
-        self.instance, self.control, self.solver, self.name = instance, control, solver, name
+    def __init__(self, instance: Instance, control: Search, slots: list[Slots], solver: Solver, name: str,
+                 schedule: Schedule) -> None:
+        self.instance, self.control, self.slots, self.solver, self.name = instance, control, slots, solver, name
         self.schedule, self.counted = schedule, instance.objective == THROUGHPUT
         self.objective, self.progress = objective_of(instance), Progress(instance, control)
-        self.slots = slots_of(instance, control.within(control.left_s * schedule.listing))
-        self.stated, self.build_seconds = all(one.stated for one in self.slots), control.elapsed_s
+        self.build_seconds = control.elapsed_s
 
     def _together(self) -> list[Block]:
         """The GPUs of every fleet entry as one block: as many as a plan that is no worse than the known one can have.
@@ -113,12 +113,7 @@ class _Search:
         progress.tell()
         if together:
             add_worths(self.instance, self.slots, control.within())
-            if not self.stated:
-                bound = further_bound(self.instance, control.left_s * self.schedule.listing)
-                progress.prove(bound if 0 < bound < math.inf else None)
-                self._price(control.within(control.left_s * self.schedule.listing))
-            if not progress.proved:
-                ended = self._solve(together, control.left_s * self.schedule.together, together=True)
+            ended = self._solve(together, control.left_s * self.schedule.together)
         elif progress.plan is not None:
             progress.prove(0.0)  # a plan of no GPUs costs nothing
         if not progress.proved and ended != "infeasible":
@@ -129,51 +124,30 @@ class _Search:
         return progress.outcome("time_limit" if ended == "time_limit" else "completed", "no plan found in time",
                                 self.build_seconds)
 
-    def _price(self, until: Deadline) -> None:
-        """Ask the oracles for patterns and worths, at the prices of the linear program over the patterns that are known
-        (column generation).
-        """
-        prices, floors, asked = np.ones(len(self.instance.workloads)), defaultdict[int, float](float), True
-        plenty = [Block(e, self.schedule.plenty if entry.count is None else entry.count)
-                  for e, entry in enumerate(self.instance.fleet) if entry.count != 0]
-        while asked and not until.over:
-            asked = any([one.ask(prices, floors[k]) for k, one in enumerate(self.slots) if one.oracles])
-            model = Model(self.instance, self.slots, plenty, opened=False)
-            known = solve_linear(model.program.as_rows())
-            if known is None or self.counted:
-                return
-            prices = np.array([known.duals[model.rated[w]] if w in model.rated else 0.0 for w in range(len(prices))])
-            floors.update((k, known.duals[row]) for (_, k), row in model.filled.items())
-
     def _one_by_one(self) -> Ended:
         """Solve with explicit GPUs, and again after each refinement."""
         blocks = [Block(block.entry, 1) for block in self._together() for _ in range(block.many)]
         while self.control.left_s > 0 and len(blocks) <= 2 * self.schedule.gpus:
             refinements = sum(one.refinements for one in self.slots)
-            ended = self._solve(blocks, self.control.left_s, together=False)
-            if ended == "infeasible" and self.progress.plan is None and not self.stated:
-                return "time_limit"
+            ended = self._solve(blocks, self.control.left_s)
             if self.progress.proved or ended != "optimal" or refinements == sum(one.refinements for one in self.slots):
                 return ended
             for one in self.slots:
                 one.list_points()
         return "time_limit"
 
-    def _solve(self, blocks: list[Block], limit_s: float, together: bool) -> Ended:
-        """Solve a model of blocks; keep better plans, and the bound if the model excludes no plan."""
+    def _solve(self, blocks: list[Block], limit_s: float) -> Ended:
+        """Solve a model of blocks; keep better plans, and the bound."""
         progress, sense = self.progress, self.objective.sense
         value, bound = (None if one is None else self.objective.loss(one) for one in (progress.value, progress.bound))
-        model = Model(self.instance, self.slots, blocks, together, value, bound)
-        binding = self.stated or (together and not (self.counted and any(one.most_rps == math.inf
-                                                                         for one in self.slots if not one.stated)))
-        if binding and bound is None and (linear := solve_linear(model.program.as_rows())) is not None:
+        model = Model(self.instance, self.slots, blocks, value, bound)
+        if bound is None and (linear := solve_linear(model.program.as_rows())) is not None:
             progress.prove(sense * (linear.value - SOLVER * abs(linear.value)))  # a solver may end without a bound
 
         def consider(values: Values) -> None:
             progress.offer(model.plan(values, self.name))
 
-        answer = self.solver(model.program, self.control, min(limit_s, self.control.left_s),
-                             consider)
-        if binding and answer.bound is not None:
+        answer = self.solver(model.program, self.control, min(limit_s, self.control.left_s), consider)
+        if answer.bound is not None:
             progress.prove(sense * answer.bound)
         return answer.ended

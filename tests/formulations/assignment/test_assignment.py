@@ -21,7 +21,6 @@ from provision.formulations.assignment.schedule import SCHEDULE, Schedule
 from provision.formulations.assignment.slots import add_worths, slots_of
 from provision.formulations.assignment.solve import solve
 from provision.formulations.linear.description import Answer
-from provision.formulations.pricing.rates import PricedRates, RateOracle, listing_of
 from provision.formulations.search.segments import best_segments
 from provision.instances.generators.families import generate
 from provision.models.base.clock import NEVER
@@ -158,7 +157,7 @@ COLOCATED = [{"slo_ms": (1.0, 1.0, 1.0), "rate": 1.0}, {"slo_ms": (0.6, 0.7, 0.9
 
 @pytest.mark.parametrize("kind", range(len(COLOCATED)))
 def test_colocated_replicas_agree_with_the_master_program(kind):
-    """Without a plan to begin with, the oracle's patterns and worths prove the optimum."""
+    """Sets of replicas on co-location data are not listed; column generation answers, without a plan to begin with."""
     instance = colocated(**COLOCATED[kind])
     best = provision.solve(instance, "master", 90, replay=False)
     for name in TWINS:
@@ -196,7 +195,7 @@ def test_worths_of_workloads_exclude_no_plan(seed):
     prices = np.array([objective.weight(entry) for entry in instance.fleet])
     slots = slots_of(instance, NEVER)
     add_worths(instance, slots, NEVER)
-    worths = {one.slice_type.entry: one.worths[0] for one in slots if one.worths}
+    worths = {one.slice_type.entry: one.worth for one in slots if one.worth is not None}
     assert worths or not all(entry.mps for entry in instance.fleet)
     if best is None or not worths:
         return
@@ -221,7 +220,7 @@ def test_rows_of_interference_exclude_no_valid_gpu(seed, free, rule):
     at = np.array(draw.sample(range(len(points.most)), draw.randint(1, 3)))
     if not free:
         at = np.array(list({points.workload[one]: one for one in at}.values()))
-    model = Model(instance, slots, [Block(0, 1)], opened=False)
+    model = Model(instance, slots, [Block(0, 1)])
     told = data.predict("whole", [Member(instance.model_of(one), one.batch, 1, one.sm_share,
                                          partly_filled=rule != "half_slo") for one in points.run[at]])
     busy_ms = np.array([1000 * one.batch / found.throughput_rps if found else np.inf
@@ -326,25 +325,6 @@ def test_what_cannot_be_served_is_said(name):
         assert re.search(words, result.reason)
     none = motivation.replace(fleet=[FleetEntry(gpu="v100", count=0)])
     assert "allow more GPUs" in provision.solve(none, name).reason
-
-
-class _Bounded(RateOracle):
-    """Knows no pattern, and that none is worth more than ``most``."""
-
-    def __init__(self, most):
-        self.most = most
-
-    def price(self, prices, floor, effort):
-        return PricedRates(self.most, listing_of([], len(prices.per_rps)))
-
-
-def test_a_slot_is_worth_what_the_best_of_its_files_allows():
-    """A slice type that two files share differently: three workloads at price 1 may be together, as one file allows."""
-    instance = provision.read("parvagpu-s2-shared")
-    slots = slots_of(instance, NEVER)[-1]
-    slots.oracles, slots.further = [_Bounded(most) for most in (3.0, 1.0)], []
-    assert not slots.ask(np.ones(len(instance.workloads)), 0.0)
-    assert slots.worths[0] == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize("name", TWINS)
