@@ -1,24 +1,21 @@
 """Turns layouts (which segments are on the same GPU) into a plan: slices get start positions, and replicas get rates.
 
-Chosen segments go into the slots of chosen partitions. A slot is a slice that a partition offers. `plan_whole_gpus` is
-for methods that choose only how many GPUs of which type: there, each GPU is whole and has one workload.
+Chosen segments go into the slots of chosen partitions. A slot is a slice that a partition offers.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.fleet import Partitions
-from provision.formulations.search.segments import Segments, best_segments, cap_rps, whole_gpus
+from provision.formulations.search.segments import Segments, cap_rps
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.collection import uncollected
 from provision.models.base.tolerances import DUST
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
-from provision.models.problem.search import Outcome, Search
 
 REPLICA, SLICE, GPU = (set(one.model_fields) for one in (Replica, Slice, PlannedGpu))
 """The names of the fields of the parts of plans."""
@@ -248,46 +245,3 @@ class _Table:
             self.free[slice_type].extend([len(self.held)] * slots)
         self.entry.append(int(self.partitions.entry[partition]))
         self.held.append([])
-
-
-FEATURES = frozenset({
-    "tokens", "several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas",
-    "variants", "isolated_data",
-})
-"""The features of instances that these methods can plan."""
-
-
-Chosen = tuple[Ints | None, str]
-"""The GPUs that a method chooses, (workloads, whole-GPU slice types), or None if it found none; and why they do not
-suffice, empty if they do.
-"""
-
-
-def plan_whole_gpus(instance: Instance, search: Search, method: str, choose: Callable[[Segments, list[int]], Chosen]
-                    ) -> Outcome:
-    """Plan an instance with the GPUs that a method chooses.
-
-    Parameters
-    ----------
-    instance, search, method
-        The problem, the search, and the method's name.
-    choose
-        Called with the segments and the indices of the slice types that take a whole GPU.
-    """
-    segments = best_segments(instance)
-    refused = proved_infeasible(instance, segments)
-    if refused is not None:
-        return refused
-    whole = whole_gpus(instance, segments)
-    if not whole:
-        return Outcome("unknown", "completed", reason=f"{method} plans whole GPUs, and no data describes one of them")
-    gpus, reason = choose(segments, whole)
-    if gpus is None:
-        return Outcome("unknown", "completed", reason=reason)
-    layouts = [
-        Layout(segments.slice_types[whole[slice_type]].entry, ((whole[slice_type], at),))
-        for at, slice_type in np.argwhere(gpus)
-        for _ in range(gpus[at, slice_type])
-    ]
-    made = assemble(instance, segments, layouts, method)
-    return Outcome("unknown" if reason else "feasible", "completed", made, reason=reason)

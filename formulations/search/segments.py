@@ -94,17 +94,6 @@ def _best_segments(key: Identity[Instance], max_processes: int | None) -> Segmen
     return Segments(tuple(slice_type for slice_type, _ in columns), throughput, latency, batch, processes, model_index)
 
 
-def whole_gpus(instance: Instance, segments: Segments) -> list[int]:
-    """The indices of the slice types that take a whole GPU."""
-    return [at for at, slice_type in enumerate(segments.slice_types) if _fills_gpu(instance, slice_type)]
-
-
-def _fills_gpu(instance: Instance, slice_type: SliceType) -> bool:
-    """Whether a slice takes a whole GPU."""
-    entry = instance.fleet[slice_type.entry]
-    return not entry.partitioned or slice_type.compute == max(entry.type.slice_compute(one) for one in entry.profiles)
-
-
 def _slice_type(number: int, entry: FleetEntry, profile: str) -> SliceType:
     mig = entry.type.profiles.get(profile)
     return SliceType(number, profile, mig.compute if mig else 1, mig.memory if mig else 1)

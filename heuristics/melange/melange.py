@@ -11,10 +11,10 @@ import math
 
 import numpy as np
 
-from provision.formulations.search.assemble import FEATURES, Chosen, plan_whole_gpus
 from provision.formulations.search.segments import Segments
 from provision.formulations.search.token_points import token_point
 from provision.heuristics.melange.program import Pool, Service, allocate, buckets_of
+from provision.heuristics.melange.whole_gpus import FEATURES, Chosen, plan_whole_gpus
 from provision.models.base.arrays import Floats
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.tokens.lengths import Lengths, RequestTokens
