@@ -13,7 +13,6 @@ from provision.commands.verb import DASK, WORKERS, Given, Seconds, Writing, read
 from provision.draw.figures import write_figure
 from provision.draw.output import Rows, rows_of
 from provision.draw.progress import counting
-from provision.formulations.linear.marginal import marginal_prices
 from provision.instances.files.demand import read_demand
 from provision.models.base.arguments import local, operand, option, written
 from provision.models.base.fields import Count, Flag, Name, NonNegative, Number, PositiveCount, Text
@@ -23,6 +22,7 @@ from provision.models.problem.objective import objective_of
 from provision.sweeps import words
 from provision.sweeps.breakpoints import Breakpoint, breakpoints, check_range
 from provision.sweeps.grid import Sweep, made, points_of, read_sweep, values_of
+from provision.sweeps.marginal import marginal_prices
 from provision.sweeps.parameters import PARAMETERS
 from provision.sweeps.run import COLUMNS, FAILED, NOT_APPLICABLE, Settings, digest, run, untold
 from provision.sweeps.safety import QUANTILES, price_of_safety

@@ -15,12 +15,12 @@ from pyarrow import parquet
 import provision
 from provision.cli import main
 from provision.commands.verb import print_json
-from provision.formulations.linear.marginal import marginal_prices, relaxed
 from provision.instances.files.demand import Demand, read_demand
 from provision.models.base.errors import InputError
 from provision.models.problem.executor import Processes
 from provision.sweeps import run as running
 from provision.sweeps.grid import Sweep, made, points_of
+from provision.sweeps.marginal import marginal_prices, relaxed
 from provision.sweeps.parameters import changed
 from provision.sweeps.safety import price_of_safety, windows_carried
 from provision.sweeps.table import Table
