@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from provision.formulations.assignment.rows import Block, Model
-from provision.formulations.assignment.schedule import SCHEDULE, Schedule
+from provision.formulations.assignment.schedule import SCHEDULE
 from provision.formulations.assignment.slots import Slots, add_worths, slots_of
 from provision.formulations.linear.description import Ended, Solver, Values
 from provision.formulations.linear.highs import solve_linear
@@ -51,7 +51,7 @@ def method(name: str, library: str, solver: Solver, parameters: Mapping[str, str
         features=TAKEN, begins_with=beginning, parameters=dict(parameters or {}))
 
 
-def solve(instance: Instance, control: Search, solver: Solver, name: str, schedule: Schedule = SCHEDULE) -> Outcome:
+def solve(instance: Instance, control: Search, solver: Solver, name: str) -> Outcome:
     """Plan an instance by the method of a name. The plan is proven optimal if the search finishes in time.
 
     Raises
@@ -59,27 +59,26 @@ def solve(instance: Instance, control: Search, solver: Solver, name: str, schedu
     UnsupportedError
         If the instance has too many workloads or GPUs.
     """
-    if len(instance.workloads) > schedule.workloads:
-        raise UnsupportedError(f"method {name} takes at most {schedule.workloads} workloads, here are "
+    if len(instance.workloads) > SCHEDULE.workloads:
+        raise UnsupportedError(f"method {name} takes at most {SCHEDULE.workloads} workloads, here are "
                                f"{len(instance.workloads)}; use --method auto")
-    slots = slots_of(instance, control.within(control.left_s * schedule.listing))
+    slots = slots_of(instance, control.within(control.left_s * SCHEDULE.listing))
     if slots is None:
-        progress, bound = Progress(instance, control), further_bound(instance, control.left_s * schedule.listing)
+        progress, bound = Progress(instance, control), further_bound(instance, control.left_s * SCHEDULE.listing)
         progress.prove(bound if 0 < bound < math.inf else None)
         if progress.proved:
             return progress.outcome("proved")
         return master.solve(instance, replace(control, bound=progress.bound))
-    return proved_infeasible(instance, best_segments(instance)) or _Search(
-        instance, control, slots, solver, name, schedule).run()
+    refused = proved_infeasible(instance, best_segments(instance))
+    return refused or _Search(instance, control, slots, solver, name).run()
 
 
 class _Search:
     """The search: how an instance is stated, solved and refined. ``progress`` has the best plan and bound so far."""
 
-    def __init__(self, instance: Instance, control: Search, slots: list[Slots], solver: Solver, name: str,
-                 schedule: Schedule) -> None:
+    def __init__(self, instance: Instance, control: Search, slots: list[Slots], solver: Solver, name: str
+                 ) -> None:
         self.instance, self.control, self.slots, self.solver, self.name = instance, control, slots, solver, name
-        self.schedule, self.counted = schedule, instance.objective == THROUGHPUT
         self.objective, self.progress = objective_of(instance), Progress(instance, control)
         self.build_seconds = control.elapsed_s
 
@@ -93,7 +92,7 @@ class _Search:
         """
         fleet, plan = self.instance.fleet, self.progress.plan
         counts = [math.inf if entry.count is None else entry.count for entry in fleet]
-        if plan is not None and not self.counted:
+        if plan is not None and self.instance.objective != THROUGHPUT:
             most = self.objective.value(plan) * (1 + TOLERANCE)
             counts = [min(count, most // weight if weight > 0 else math.inf)
                       for count, weight in zip(counts, map(self.objective.weight, fleet), strict=True)]
@@ -101,8 +100,8 @@ class _Search:
             most = Problem(self.instance, groups_of(self.instance)).most_gpus
             counts = [min(count, most) for count in counts]
         known = len(plan.gpus) if plan is not None else sum(counts)
-        if known > self.schedule.gpus:
-            raise UnsupportedError(f"method {self.name} takes at most {self.schedule.gpus} GPUs to choose from, here "
+        if known > SCHEDULE.gpus:
+            raise UnsupportedError(f"method {self.name} takes at most {SCHEDULE.gpus} GPUs to choose from, here "
                                    f"are {known:.0f}; use --method auto")
         return [Block(e, int(count)) for e, count in enumerate(counts) if count]
 
@@ -113,7 +112,7 @@ class _Search:
         progress.tell()
         if together:
             add_worths(self.instance, self.slots, control.within())
-            ended = self._solve(together, control.left_s * self.schedule.together)
+            ended = self._solve(together, control.left_s * SCHEDULE.together)
         elif progress.plan is not None:
             progress.prove(0.0)  # a plan of no GPUs costs nothing
         if not progress.proved and ended != "infeasible":
@@ -127,7 +126,7 @@ class _Search:
     def _one_by_one(self) -> Ended:
         """Solve with explicit GPUs, and again after each refinement."""
         blocks = [Block(block.entry, 1) for block in self._together() for _ in range(block.many)]
-        while self.control.left_s > 0 and len(blocks) <= 2 * self.schedule.gpus:
+        while self.control.left_s > 0 and len(blocks) <= 2 * SCHEDULE.gpus:
             refinements = sum(one.refinements for one in self.slots)
             ended = self._solve(blocks, self.control.left_s)
             if self.progress.proved or ended != "optimal" or refinements == sum(one.refinements for one in self.slots):
