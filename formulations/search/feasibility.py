@@ -5,9 +5,11 @@ import math
 import numpy as np
 
 from provision.formulations.search.segments import Segments
-from provision.formulations.search.token_points import refused_tokens
 from provision.models.base.tolerances import DUST, TOLERANCE
 from provision.models.hardware.gpu import WHOLE
+from provision.models.performance.tokens.data import TokenModels
+from provision.models.performance.tokens.lengths import RequestTokens
+from provision.models.performance.tokens.slo import Limits
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.prediction import predict_slice
@@ -55,7 +57,7 @@ def _too_close(workload: Workload) -> str:
 
 def _explain(instance: Instance, workload: Workload) -> str:
     if workload.tokens:
-        return refused_tokens(instance, workload)
+        return _refused_tokens(instance, workload)
     latency = min(fastest_ms(instance, model) for model in workload.models)
     if math.isinf(latency):
         return runs_nowhere(instance, workload)
@@ -67,6 +69,54 @@ def _explain(instance: Instance, workload: Workload) -> str:
         f"{instance.budget_ms(workload):.4g} ms; the fastest takes {latency:.4g} ms); "
         f"slo_ms {_rounded_up(enough)} or more would work{seconds}"
     )
+
+
+def _refused_tokens(instance: Instance, workload: Workload) -> str:
+    """A line that tells why no slice of the fleet can serve a language model, and which limits some slice would keep.
+    """
+    assert workload.tokens is not None
+    slices = [(data, model, profile) for entry in instance.fleet for profile in entry.profiles
+              for model in workload.models if isinstance(data := instance.performance_of(entry.gpu, model), TokenModels)
+              and data.slice_of(model, profile)]
+    name, most = f"workload {workload.name}", workload.tokens.most
+    if not slices:
+        return (f"{name}: no slice of this fleet can run {' or '.join(workload.models)}; its performance data should "
+                f"name one of {', '.join(dict.fromkeys(one for entry in instance.fleet for one in entry.profiles))}, "
+                "or the fleet say mig: false for whole GPUs")
+    longest = max(data.longest(model, profile) for data, model, profile in slices)
+    if most > longest:
+        return (f"{name}: its longest request has {most} tokens ({workload.tokens.input.most} input, "
+                f"{workload.tokens.output.most} output), and no slice takes more than {longest}; shorten requests to "
+                "that, or give the model larger slices")
+    held = workload.tokens.most_held
+    if held > longest:
+        return (f"{name}: its shared prefixes and its longest request take {held} tokens of KV memory, and no slice "
+                f"has more than {longest}; state fewer distinct prefixes, or give the model larger slices")
+    asked = instance.policy.limits_of(workload)
+    enough = _least_limits(workload.tokens, asked, [one for one in slices if held <= one[0].longest(*one[1:])])
+    return (f"{name}: no slice keeps {_shown(asked.times_ms)} at percentile {asked.percentile:g}, however few requests "
+            f"come; {_shown(enough.scaled(1 / instance.policy.safety).times_ms)} would work for one at a time")
+
+
+def _least_limits(tokens: RequestTokens, asked: Limits, slices: list[tuple[TokenModels, str, str]]
+                  ) -> Limits:
+    """The limits that are asked for, raised to what the best slice keeps at a low rate if no slice keeps them. A slice
+    is given as its data, the model and the profile.
+    """
+    from provision.models.performance.tokens.operating import costs_of, least_limits, part_of
+
+    found = [
+        least_limits(tokens.input.counts, tokens.output.counts, asked,
+                     data.engine_of(model, profile, max(data.engine.max_sequences)),
+                     costs_of(data.models[model].slices[profile]), part_of(tokens))
+        for data, model, profile in slices
+    ]
+    return min(found, key=lambda one: max(need / time for need, time in zip(one.times_ms, asked.times_ms, strict=True)))
+
+
+def _shown(times_ms: tuple[float, ...]) -> str:
+    named = zip(("ttft", "tpot", "e2e"), times_ms, strict=True)
+    return ", ".join(f"{name}_ms {time_ms:.4g}" for name, time_ms in named if math.isfinite(time_ms))
 
 
 def runs_nowhere(instance: Instance, workload: Workload) -> str:

@@ -7,14 +7,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.search.token_points import token_point
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.identity import Identity
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.geometry import Geometry, geometry
+from provision.models.performance.catalogue import PerformanceFile
+from provision.models.performance.tokens.data import TokenModels
 from provision.models.problem.instance import Instance
+from provision.models.problem.prediction import engine_rps
 from provision.models.problem.workload import FleetEntry, Workload
 from provision.models.traffic.rule import Traffic
+
+NO_POINT = (0.0, 0.0, 0, 0)
+"""The operating point of a replica that carries nothing."""
 
 
 class SliceType(NamedTuple):
@@ -156,6 +161,26 @@ def best_point(
         points, processes, budgets_ms
     )[0].tolist()
     return throughput_rps, latency_ms, int(batch), int(most)
+
+
+def token_point(instance: Instance, data: PerformanceFile | None, profile: str, workload: Workload, model: str
+                ) -> tuple[float, float, int, int]:
+    """The rate that a replica carries (requests/s), the latency of a mean request alone (ms), batch and processes;
+    zeros if no setting keeps the SLO.
+
+    The batch is the engine's limit on sequences at a time; of the limits that the data lists, the one with the highest
+    rate is taken.
+    """
+    tokens = workload.tokens
+    if not isinstance(data, TokenModels) or tokens is None or tokens.most_held > data.longest(model, profile):
+        return NO_POINT
+    one = data.models[model].slices[profile]
+    best = NO_POINT
+    for sequences in data.engine.max_sequences:
+        rate_rps = engine_rps(instance, data, workload, model, profile, sequences)
+        alone_ms = one.alone_ms(tokens, data.engine_of(model, profile, sequences))
+        best = max(best, (rate_rps, alone_ms, sequences, 1))
+    return best if best[0] > 0 else NO_POINT
 
 
 def _most_processes(entry: FleetEntry, profile: str) -> int:

@@ -11,8 +11,7 @@ import math
 
 import numpy as np
 
-from provision.formulations.search.segments import Segments
-from provision.formulations.search.token_points import token_point
+from provision.formulations.search.segments import Segments, token_point
 from provision.heuristics.melange.program import Pool, Service, allocate, buckets_of
 from provision.heuristics.melange.whole_gpus import FEATURES, Chosen, plan_whole_gpus
 from provision.models.base.arrays import Floats
