@@ -12,7 +12,6 @@ from itertools import pairwise
 import numpy as np
 
 from provision.formulations.search.problem import Group, Problem
-from provision.formulations.search.segments import best_segments
 from provision.models.base.arrays import Floats
 from provision.models.base.tolerances import DUST
 from provision.models.problem.objective import objective_of
@@ -91,8 +90,7 @@ def _part_rps(problem: Problem) -> Floats:
     If max_replicas is set, it is the rate on the fastest slice type. Otherwise it is the rate on the slice type with
     the least price per request/s, if possible among GPUs without a limited count.
     """
-    instance = problem.instance
-    segments = best_segments(instance)
+    instance, segments = problem.instance, problem.segments
     if not segments.slice_types:
         return np.zeros(len(instance.workloads))
     rps, entries = segments.throughput_rps, [instance.fleet[slice_type.entry] for slice_type in segments.slice_types]
