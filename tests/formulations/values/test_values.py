@@ -173,6 +173,16 @@ def test_places_left_over_serve_later_passes() -> None:
     assert served | left == set(range(60)) and not served & left
 
 
+def test_a_plan_that_has_no_time_shares_its_gpus() -> None:
+    """Even after the deadline, the first pass uses all known patterns and not only those of one replica."""
+    instance, gpus = _drawn(60, 1, types=1), []
+    for until in (Deadline(0.0), NEVER):
+        plan = LargePlan(instance, classes_of(instance, range(60), 8), 6)
+        plan.run(until)
+        gpus.append(len(plan.planned()) + sum(len(one.members) for one in plan.left))
+    assert gpus[0] <= 1.3 * gpus[1]
+
+
 def test_replica_sets_carry_the_rates_of_their_cells() -> None:
     """The replica sets that a program of a plan uses carry the rate of their cell, and patterns have room for them."""
     plan = LargePlan(_drawn(60, 1, types=1), classes_of(_drawn(60, 1, types=1), range(60), 8), 6)
