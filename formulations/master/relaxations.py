@@ -82,7 +82,7 @@ def merged_bounds(instance: Instance, search: Search, name: str) -> Iterator[tup
         if oracles is None:
             return
         rated = RatedSearch(problem, oracles, search.apart(), name)
-        rated.prove(quick=True)
+        rated.prove()
         yield problem.objective(rated.proof.bound), rated.proof.too_small
 
 

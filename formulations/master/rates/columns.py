@@ -26,25 +26,11 @@ from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import MISSING, SOLVER
 
 
-class Left(NamedTuple):
-    """The remaining demand.
-
-    ``rps`` (groups,) are requests/s, ``least`` and ``most`` (groups,) numbers of replicas. ``taken`` (slice types,) are
-    the slices of the patterns that have already been taken.
-    """
-
-    rps: Floats
-    least: Floats
-    most: Floats
-    taken: Ints
-
-
 class Relaxed(NamedTuple):
     """A solution of the linear program, in multiples of the dearest GPU's price.
 
     ``slices``, ``per_rps`` and ``bonus`` are the prices of a slice, a request/s and a replica, and ``asked`` is the
-    total price of the remaining demand. ``patterns`` are the patterns that the solution may use, and ``parts`` their
-    values in it. ``reduced`` are the reduced costs of all patterns, infinite for patterns that must not be used.
+    total price of the demand. ``reduced`` are the reduced costs of all patterns.
     """
 
     value: float
@@ -52,8 +38,6 @@ class Relaxed(NamedTuple):
     per_rps: Floats
     bonus: Floats
     asked: float
-    patterns: Ints
-    parts: Floats
     reduced: Floats
 
 
@@ -69,26 +53,30 @@ class RateColumns:
 
     Attributes
     ----------
-    slice_type, rps, number
-        (patterns,) the slice type of each pattern; (patterns, groups) the highest requests/s that it may carry, which
-        holds for bounds, and its number of replicas.
+    asked_rps, least, most
+        (groups,) the requests/s that are asked for, and the least and the largest numbers of replicas.
+    slice_type, part, number
+        (patterns,) the slice type of each pattern; (patterns, groups) the highest fraction of each group's rate that it
+        may carry, which holds for bounds, and its number of replicas.
     fits
         (patterns,) whether a plan may use the pattern; True until the pattern has been found infeasible.
+    met
+        The indices of the patterns that solutions of the linear program used.
     """
 
     def __init__(self, problem: Problem) -> None:
         self.problem, groups = problem, problem.groups
         members = np.array([len(group.members) for group in groups], float)
-        self.all = Left(members * [group.asked_rps for group in groups],
-                        members * [group.least for group in groups], members * [group.most for group in groups],
-                        np.zeros(len(problem.segments.slice_types), int))
+        self.asked_rps = members * [group.asked_rps for group in groups]
+        self.least, self.most = members * [group.least for group in groups], members * [group.most for group in groups]
         self.slice_type, self.fits = np.zeros(0, int), np.zeros(0, bool)
-        self.rps = self.number = np.zeros((0, len(groups)))
+        self.part = self.number = np.zeros((0, len(groups)))
+        self.met = np.zeros(0, int)
         self.listings: list[tuple[int, Listing]] = []
-        self.counted = np.flatnonzero(np.isfinite(self.all.most))
-        self.asked_for = np.flatnonzero(members < self.all.least)
-        self.master = RestrictedMaster(problem, demand=np.ones(len(groups)), at_least=self.all.least[self.asked_for],
-                                       at_most=-self.all.most[self.counted])
+        self.counted = np.flatnonzero(np.isfinite(self.most))
+        self.asked_for = np.flatnonzero(members < self.least)
+        self.master = RestrictedMaster(problem, demand=np.where(self.asked_rps > 0, 1.0, 0.0),
+                                       at_least=self.least[self.asked_for], at_most=-self.most[self.counted])
 
     def add(self, slice_type: int, listing: Listing | None, fits: bool = True) -> None:
         """Add a list of patterns of a slice type; None adds nothing. ``fits`` tells whether a plan may use them."""
@@ -96,7 +84,7 @@ class RateColumns:
             self.listings.append((len(self.slice_type), listing))
             self.slice_type = np.append(self.slice_type, np.full(len(listing.rps), slice_type))
             self.fits = np.append(self.fits, np.full(len(listing.rps), fits))
-            self.rps = np.concatenate([self.rps, listing.rps])
+            self.part = np.concatenate([self.part, self.parts(listing)])
             self.number = np.concatenate([self.number, listing.number])
 
     def rated(self, at: int) -> RatedPattern:
@@ -104,51 +92,47 @@ class RateColumns:
         first, listing = max((one for one in self.listings if one[0] <= at), key=lambda one: one[0])
         return listing.rated(at - first)
 
-    def relaxed(self, left: Left, counts: Sequence[int] | None = None, begin: Ints | None = None,
-                planned: bool = False) -> Relaxed | None:
-        """The solution of the linear program; None if it has none. The counts of price tiers are not limits here.
+    def parts(self, listing: Listing) -> Floats:
+        """(patterns, groups) the fractions of the groups' rates that the patterns of a list carry, at most 1."""
+        parts = np.divide(listing.rps, self.asked_rps, out=np.zeros(listing.rps.shape), where=self.asked_rps > 0)
+        return np.minimum(parts, 1.0, out=parts)
 
-        Parameters
-        ----------
-        left
-            The demand that is to be met.
-        counts
-            The number of GPUs of each type that are free of charge. Further GPUs cost the price of the dearest tier.
-        begin
-            The indices of patterns to begin with. Others are added while their reduced costs are negative.
-        planned
-            Whether only patterns that a plan may use are used.
+    def relaxed(self, counts: Sequence[int] | None = None) -> Relaxed | None:
+        """The solution of the linear program over all known patterns; None if it has none. Counts of price tiers are
+        not limits here.
+
+        It begins with the patterns that earlier solutions used. Others are added while their reduced costs are
+        negative. ``counts`` are the numbers of GPUs of each type that are free of charge; None for none. Further GPUs
+        cost the price of the dearest tier.
         """
-        part, tiers, right = self.part(left), self.master.tiers(counts, limited=False), self._right(left)
-        usable = self.fits | (not planned)
-        taken = np.append((part * usable[:, None]).argmax(axis=0), np.zeros(0, int) if begin is None else begin)
-        taken = np.unique(taken[usable[taken]])
+        tiers, right = self.master.tiers(counts, limited=False), self.master.right
+        taken = np.unique(np.append(self.part.argmax(axis=0), self.met))
         while True:
-            found = self.master.relaxed([self._patterns(taken, left), self.master.partitions, tiers], right)
+            found = self.master.relaxed([self._patterns(taken), self.master.partitions, tiers])
             if found is None:
                 return None
-            duals, bonus = self.master.split(found.duals), np.zeros(len(left.rps))
+            duals, bonus = self.master.split(found.duals), np.zeros(len(self.asked_rps))
             bonus[self.asked_for] += duals["at_least"]
             bonus[self.counted] -= duals["at_most"]
-            reduced = duals["slices"][self.slice_type] - part @ duals["demand"] - self.number @ bonus
-            reduced[~usable] = np.inf
+            reduced = duals["slices"][self.slice_type] - self.part @ duals["demand"] - self.number @ bonus
             new = np.setdiff1d(np.flatnonzero(reduced < -SOLVER), taken)
             if not len(new):
                 asked = float(found.duals @ right - duals["demand"].sum() * MISSING)
-                per_rps = np.divide(duals["demand"], left.rps, out=np.zeros(len(left.rps)), where=left.rps > 0)
-                return Relaxed(found.value, duals["slices"], per_rps, bonus, asked, taken, found.x[: len(taken)],
-                               reduced)
+                per_rps = np.divide(duals["demand"], self.asked_rps, out=np.zeros(len(bonus)),
+                                    where=self.asked_rps > 0)
+                self.met = np.union1d(self.met, taken[found.x[: len(taken)] > 0])
+                return Relaxed(found.value, duals["slices"], per_rps, bonus, asked, reduced)
             best = new[np.argsort(reduced[new], kind="stable")[: SCHEDULE.few]]
             taken = np.union1d(taken, best)
 
-    def worth(self, found: Relaxed, patterns: "RateColumns | Listing") -> Floats:
+    def worth(self, found: Relaxed, patterns: Listing) -> Floats:
         """(patterns,) the values of patterns at the prices of a linear program."""
-        return np.minimum(patterns.rps, self.all.rps) @ found.per_rps + patterns.number @ found.bonus
+        return self.parts(patterns) @ (found.per_rps * self.asked_rps) + patterns.number @ found.bonus
 
     def best(self, found: Relaxed) -> Floats:
         """(slice types,) the highest value of a known pattern at the prices of a linear program."""
-        best = np.zeros(len(found.slices))
-        np.maximum.at(best, self.slice_type, self.worth(found, self))
+        best, worth = np.zeros(len(found.slices)), self.part @ (found.per_rps * self.asked_rps)
+        np.maximum.at(best, self.slice_type, worth + self.number @ found.bonus)
         return best
 
     def of_gpus(self, found: Relaxed) -> Floats:
@@ -172,10 +156,10 @@ class RateColumns:
         """The patterns that no other pattern on the same slice type dominates. Raises TooManyError if there are more
         than ``SCHEDULE.most``.
         """
-        part, found = self.part(self.all), []
+        found = []
         for slice_type in np.unique(self.slice_type[patterns]):
             here = patterns[self.slice_type[patterns] == slice_type]
-            features = np.column_stack([part[here], -self.number[here][:, self.counted],
+            features = np.column_stack([self.part[here], -self.number[here][:, self.counted],
                                         self.number[here][:, self.asked_for]])
             found.append(here[undominated(features, SCHEDULE.most)])
         return np.concatenate(found)
@@ -186,40 +170,19 @@ class RateColumns:
 
         Costs are in multiples of the dearest GPU's price. ``seconds`` limits the time of the solver.
         """
-        sorts = [self._patterns(patterns, self.all), self.master.partitions, self.master.tiers()]
-        return self.master.integral(sorts, seconds, self._right(self.all, part), dearest=most)
+        sorts = [self._patterns(patterns), self.master.partitions, self.master.tiers()]
+        right = self.master.sides(demand=np.where(self.asked_rps > 0, part, 0.0))
+        return self.master.integral(sorts, seconds, right, dearest=most)
 
-    def part(self, left: Left) -> Floats:
-        """(patterns, groups) the fraction of each group's remaining rate that a pattern carries."""
-        return _part(self.rps, left)
-
-    def _right(self, left: Left, part: float = 1.0) -> Floats:
-        """The right sides of the rows for a fraction of the remaining demand."""
-        return self.master.sides(slices=left.taken, demand=np.where(left.rps > 0, part, 0.0),
-                                 at_least=left.least[self.asked_for], at_most=-left.most[self.counted])
-
-    def _patterns(self, patterns: Ints, left: Left) -> Columns:
-        """The columns of the patterns with the given indices, for the remaining demand."""
+    def _patterns(self, patterns: Ints) -> Columns:
+        """The columns of the patterns with the given indices."""
         number = self.number[patterns].T
-        of_slice = np.arange(len(left.taken))[:, None] == self.slice_type[patterns]
+        of_slice = np.arange(len(self.problem.segments.slice_types))[:, None] == self.slice_type[patterns]
         return self.master.columns(np.zeros(len(patterns)), slices=-1.0 * of_slice,
-                                   demand=_part(self.rps[patterns], left).T, at_least=number[self.asked_for],
+                                   demand=self.part[patterns].T, at_least=number[self.asked_for],
                                    at_most=-number[self.counted])._replace(at=patterns)
 
     def chosen(self, patterns: Ints, x: Floats) -> tuple[list[Ints], Ints]:
         """The GPUs of each pool, (partitions,), and the index of each used pattern, repeated as often as it is used."""
         many, gpus, _ = np.split(np.rint(x).astype(int), np.cumsum([len(patterns), len(self.problem.partitions.entry)]))
         return self.master.gpus(gpus), np.repeat(patterns, many)
-
-    def less(self, left: Left, pattern: int) -> Left:
-        """The remaining demand after a pattern is taken."""
-        taken = left.taken.copy()
-        taken[self.slice_type[pattern]] += 1
-        rps = np.where(left.rps > self.rps[pattern] * (1 + SOLVER), left.rps - self.rps[pattern], 0.0)
-        return Left(rps, np.maximum(left.least - self.number[pattern], 0), left.most - self.number[pattern], taken)
-
-
-def _part(rps: Floats, left: Left) -> Floats:
-    """(patterns, groups) requests/s as fractions of the remaining rates, at most 1."""
-    part = np.divide(rps, left.rps, out=np.zeros(rps.shape), where=left.rps > 0)
-    return np.minimum(part, 1.0, out=part)

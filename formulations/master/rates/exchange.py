@@ -96,13 +96,12 @@ def _demand(columns: RateColumns, found: Relaxed, patterns: Ints, slots: int) ->
     """The Demand of all workloads, with values from the linear program, raised to a least value so that the search
     carries rows that the program values at 0.
     """
-    left, number = columns.all, columns.number[patterns]
-    asked, counted = columns.asked_for, columns.counted
-    value = np.append(found.per_rps * left.rps, found.bonus[asked] * left.least[asked])
+    number, asked, counted = columns.number[patterns], columns.asked_for, columns.counted
+    value = np.append(found.per_rps * columns.asked_rps, found.bonus[asked] * columns.least[asked])
     value = np.maximum(value, SCHEDULE.fair * value.sum())
-    carried = np.hstack([columns.part(left)[patterns], number[:, asked] / left.least[asked]])
-    wanted = np.append(np.where(left.rps > 0, 1.0, 0.0), np.ones(len(asked)))
-    return Demand(carried, wanted, value, np.ascontiguousarray(number[:, counted]), left.most[counted],
+    carried = np.hstack([columns.part[patterns], number[:, asked] / columns.least[asked]])
+    wanted = np.append(np.where(columns.asked_rps > 0, 1.0, 0.0), np.ones(len(asked)))
+    return Demand(carried, wanted, value, np.ascontiguousarray(number[:, counted]), columns.most[counted],
                   float(value.sum()) / slots)
 
 

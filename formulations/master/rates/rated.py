@@ -28,7 +28,7 @@ from provision.formulations.pricing.rate_oracles import rates_of
 from provision.formulations.pricing.rates import MOST_NAMED, GroupPrices, RateOracle
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.type_counts import TypeCounts
-from provision.models.base.arrays import Floats, Ints
+from provision.models.base.arrays import Ints
 from provision.models.base.clock import NEVER, Deadline
 from provision.models.base.tolerances import SOLVER
 from provision.models.plans.plan import Plan
@@ -78,7 +78,7 @@ class RatedSearch:
         self.coarse = any(one.coarse for _, one in oracles)
         self.hardest = max((one.hardest for _, one in oracles), default=0)
         self.took_s, self.endless = 0.0, np.full(len(problem.groups), math.inf)
-        self.best, self.met = math.inf, np.zeros(0, int)
+        self.best = math.inf
         self.below: Relaxed | None = None
         for slice_type, one in oracles:
             self.master.add(slice_type, one.listed())
@@ -96,47 +96,38 @@ class RatedSearch:
     def plans(self, best: float = math.inf) -> Iterator[Plan | None]:
         """Yield ever better plans, and None when the bound has risen.
 
-        The search ends when the best plan is proven optimal, at the time limit, or when many dives in turn have found
-        no better plan.
+        The search ends when the best plan is proven optimal, at the time limit, or when many attempts in turn have
+        found no better plan.
         """
         self.best = best
         if not self.complete:
-            self._dive(None)
-            yield self._sought(min(SCHEDULE.brief_s, self.search.left_s))
-        self.prove(quick=True)
+            yield self._sought(SCHEDULE.brief_s)
+        self.prove()
         yield None
-        yield self._exchanged()
         if self.complete:
             yield from self._closed()
             return
-        self.prove()
+        yield self._exchanged() or self._sought(SCHEDULE.brief_s)
         idle, seconds = 0, SCHEDULE.brief_s
         while not self.ended and self.below is not None and idle < SCHEDULE.idle:
             before = self.bound
             if self._raised() and not self.effort:
                 yield self._exchanged() if self.bound > before else None
                 continue
-            plan = self._exchanged()
-            if plan is None:
-                for _ in range(SCHEDULE.again):
-                    self._dive(self.proof.counts if self.draw.random() < SCHEDULE.noise else None)
-                plan = self._sought(min(seconds, self.search.left_s))
-                idle, seconds = (0, seconds) if plan is not None else (idle + 1, seconds * SCHEDULE.patience)
+            plan = self._exchanged() or self._sought(seconds)
+            idle, seconds = (0, seconds) if plan is not None else (idle + 1, seconds * SCHEDULE.patience)
             yield plan
 
-    def prove(self, quick: bool = False) -> None:
-        """Prove a bound by pricing at the linear program's duals, and add patterns until hardly any is missing.
-
-        If ``quick``, patterns may be missing without which the bound, a price that whole GPUs can have, is the same.
+    def prove(self) -> None:
+        """Prove a bound by pricing at the linear program's duals, and add patterns until hardly any is missing without
+        which the bound, a price that whole GPUs can have, is lower.
         """
         while self.search.left_s > 0:
-            found = self.master.relaxed(self.master.all, begin=self.met)
+            found = self.master.relaxed()
             if found is None:
                 return
             self.below = found
-            self.met = np.union1d(self.met, found.patterns[found.parts > 0])
-            spare = self._spare(found) if quick else SCHEDULE.slight
-            if self._priced(found, spare) >= found.value * (1 - SCHEDULE.used):
+            if self._priced(found, self._spare(found)) >= found.value * (1 - SCHEDULE.used):
                 return
 
     def _spare(self, found: Relaxed) -> float:
@@ -178,49 +169,24 @@ class RatedSearch:
         before, counts, left_s = self.bound, self.proof.counts, self.search.left_s
         if counts is None or self.effort > self.hardest or self.took_s * SCHEDULE.patience > left_s:
             return False
-        found = self.master.relaxed(self.master.all, counts, self.met)
+        found = self.master.relaxed(counts)
         if found is None or found.value <= SOLVER:
             return False
-        self.met = np.union1d(self.met, found.patterns[found.parts > 0])
         missing, self.took_s = math.isfinite(self._priced(found)), left_s - self.search.left_s
         if missing or self.bound > before or self.proof.counts != counts:
             return True
         self.effort, self.took_s = self.effort + 1, self.took_s * SCHEDULE.longer
         return self.effort <= self.hardest
 
-    def _dive(self, counts: Sequence[int] | None) -> None:
-        """Take patterns one by one until no demand is left, and record in ``met`` all patterns that the linear programs
-        used.
-
-        With ``counts``, these numbers of GPUs of each type are free of charge in the linear programs.
-        """
-        master, left, begin = self.master, self.master.all, self.met
-        while (left.rps > 0).any() or (left.least[master.asked_for] > 0).any():
-            found = master.relaxed(left, counts, begin, planned=True)
-            if found is None or self.search.left_s <= 0:
-                return
-            if counts is None and found.value * self.problem.dearest * (1 - SOLVER) >= self.best:
-                return
-            used = found.parts > SOLVER
-            begin, parts = found.patterns[used], found.parts[used]
-            self.met = np.union1d(self.met, begin)
-            taken = np.repeat(begin, np.floor(parts + SOLVER).astype(int))
-            if not len(taken):
-                taken = begin[[np.argmax(np.minimum(parts, 1) + SCHEDULE.noise * self.draw.random(len(parts)))]]
-            for one in taken.tolist():
-                left = master.less(left, one)
-
     def _sought(self, seconds: float) -> Plan | None:
-        """A better plan from the recorded patterns; None if none is found. If there are many patterns, those of least
-        reduced cost are used.
-        """
-        master, patterns = self.master, self.met
-        if self.below is not None and len(patterns) > SCHEDULE.short:
-            reduced = self.below.reduced
-            known = patterns[patterns < len(reduced)]
-            patterns = known[np.argsort(reduced[known], kind="stable")[: SCHEDULE.short]]
-        patterns = patterns[master.fits[patterns]]
-        return self._plan(patterns, self._most / self.problem.dearest, seconds)
+        """A better plan from the patterns of least reduced cost; None if none is found within some seconds."""
+        found = None if self.ended else self.master.relaxed()
+        if found is None:
+            return None
+        most = self._most / self.problem.dearest
+        patterns = self.master.useful(found, most)
+        patterns = patterns[self.master.fits[patterns]][: SCHEDULE.short]
+        return self._plan(patterns, most, min(seconds, self.search.left_s))[0]
 
     @property
     def _most(self) -> float:
@@ -230,11 +196,11 @@ class RatedSearch:
     def _exchanged(self) -> Plan | None:
         """A plan at the bound by local search; None if none is found."""
         counts, most = self.proof.counts, self.bound / self.problem.dearest
-        if self.ended or self.complete or counts is None or self.below is None:
+        if self.ended or counts is None:
             return None
         until = self.search.within(SCHEDULE.exchange_s)
         for _ in range(SCHEDULE.again):
-            found = self.master.relaxed(self.master.all, begin=self.met)
+            found = self.master.relaxed()
             if found is None:
                 return None
             partitions, slots = drawn_slots(self.master, found, counts, most - found.value, self.draw)
@@ -247,22 +213,20 @@ class RatedSearch:
                 return plan
         return None
 
-    def _plan(self, patterns: Ints, most: float, seconds: float) -> Plan | None:
-        """The plan of an integer program; None if the program finds none, or its patterns are infeasible or carry too
-        little.
+    def _plan(self, patterns: Ints, most: float, seconds: float) -> tuple[Plan | None, bool]:
+        """The plan of an integer program that costs at most ``most``, in multiples of the dearest GPU's price, and
+        whether the program has no solution.
+
+        The plan is None if none is found in some seconds, or its patterns are infeasible or carry too little.
         """
         for part in (1 - SOLVER, 1 + SOLVER):
-            found = self.master.integral(patterns, part, most, seconds) if len(patterns) else None
-            if found is None or found.x is None:
-                return None
-            plan = self._written(patterns, found.x)
+            found = self.master.integral(patterns, part, most, seconds)
+            if found.x is None:
+                return None, part < 1 and found.status == "infeasible"
+            plan = self._made(*self.master.chosen(patterns, found.x))
             if plan is not None:
-                return plan
-        return None
-
-    def _written(self, patterns: Ints, x: Floats) -> Plan | None:
-        """The plan of a whole-number solution; None if a pattern is infeasible or the replicas carry too little."""
-        return self._made(*self.master.chosen(patterns, x))
+                return plan, False
+        return None, False
 
     def _made(self, partitions: list[Ints], taken: Ints) -> Plan | None:
         """The plan of GPUs with some partitions and patterns; None if a pattern is infeasible or the replicas carry too
@@ -279,8 +243,8 @@ class RatedSearch:
         return plan
 
     def _closed(self) -> Iterator[Plan | None]:
-        """As long as there is no plan at the bound, raise it to the next possible price. Yields None after each rise,
-        and the plan at the end. All patterns must be listed.
+        """As long as no plan is as cheap as the bound, raise the bound to the next possible price. Yields None after
+        each rise, and the plan at the end. All patterns must be listed.
         """
         while not self.ended and self.below is not None:
             plan, none = self._at_bound(self.below)
@@ -298,7 +262,6 @@ class RatedSearch:
         """
         most = self.bound / self.problem.dearest
         useful = self.master.useful(found, most)
-        status = "infeasible"
         for tried in [useful[: SCHEDULE.short], useful] if len(useful) > SCHEDULE.short else [useful]:
             if not len(tried):
                 break
@@ -306,8 +269,7 @@ class RatedSearch:
                 kept = self.master.undominated(tried)
             except TooManyError:
                 return None, False
-            solved = self.master.integral(kept, 1 - SOLVER, most, self.search.left_s)
-            status = solved.status
-            if solved.x is not None:
-                return self._written(kept, solved.x) or self._plan(kept, most, self.search.left_s), False
-        return None, status == "infeasible"
+            plan, none = self._plan(kept, most, self.search.left_s)
+            if not none:
+                return plan, False
+        return None, True

@@ -49,15 +49,15 @@ def test_exchanged_patterns_carry_all_rates_within_the_limits(limits):
     rated = RatedSearch(problem, rated_oracles(problem, NEVER), Search(20.0), "master")
     assert list(rated.plans())
     columns, gpus = rated.master, round(rated.best / problem.dearest)
-    found, draw = columns.relaxed(columns.all), np.random.default_rng(0)
+    found, draw = columns.relaxed(), np.random.default_rng(0)
     patterns = np.flatnonzero(columns.fits)
     partitions, slots = drawn_slots(columns, found, [gpus], 0.1, draw)
     assert [int(one.sum()) for one in partitions] == [gpus] == [len(slots)]
     chosen = exchanged(columns, found, patterns, slots, draw, Deadline(20.0))
     assert chosen is not None and len(chosen) == gpus
-    assert (columns.part(columns.all)[chosen].sum(axis=0) >= 1 - 1e-9).all()
+    assert (columns.part[chosen].sum(axis=0) >= 1 - 1e-9).all()
     replicas = columns.number[chosen].sum(axis=0)
-    assert (replicas <= columns.all.most).all() and (replicas >= columns.all.least).all()
+    assert (replicas <= columns.most).all() and (replicas >= columns.least).all()
     assert len(drawn_slots(columns, found, [gpus], -0.1, draw)[1]) == gpus  # a bound below the linear program's value
     fewer = np.repeat(slots[:1], int(np.ceil(found.value - 1e-6)) - 1)
     assert len(fewer) == 0 or exchanged(columns, found, patterns, fewer, draw, Deadline(20.0)) is None

@@ -17,7 +17,6 @@ from provision.models.plans.plan import Plan, Replica, Slice
 from provision.models.problem.instance import Instance
 from provision.models.problem.prediction import carried_rps, predict_slice
 from provision.models.problem.search import Search
-from provision.verification.verify import verify
 
 FLEET = [{"gpu": "v100", "price_per_hour": 3.06}, {"gpu": "t4", "price_per_hour": 0.53}]
 A100 = {"gpu": "a100-80gb", "price_per_hour": 5.12}
@@ -133,12 +132,10 @@ def test_a_search_begins_with_a_plan_and_ends_with_its_proof():
     assert rated.best == rated.bound
 
 
-def test_dives_end_where_alike_workloads_need_a_replica_each():
+def test_alike_workloads_that_need_a_replica_each_are_planned():
     base = provision.read("gpulets-equal")
     workloads = [one.model_copy(update={"name": f"{one.name}-{copy}"}) for copy in range(3) for one in base.workloads]
     fleet = [one.model_copy(update={"count": None}) for one in base.fleet]
     instance = base.replace(workloads=workloads, fleet=fleet).with_policy(latency_budget="queueing")
-    problem = Problem(instance)
-    rated = RatedSearch(problem, rated_oracles(problem, NEVER), Search(5.0), "master")
-    assert all(one is None or verify(instance, one).ok for one in rated.plans())
-    assert rated.bound == 3
+    found = provision.solve(instance, "master", time_limit_s=5, replay=False)
+    assert found.report.ok and 0 < found.bound <= found.objective

@@ -91,7 +91,7 @@ def test_sharing_slices_costs_no_more_than_not_sharing_them(price):
     assert found.bound <= apart.bound * (1 + 1e-9)
 
 
-def test_the_bound_of_several_types_stays_below_the_best_plan():
+def test_a_fleet_with_dearer_types_is_planned_and_proven():
     problem = named(Problem(shared(a100_price=5.12)))
     rated = RatedSearch(problem, rated_oracles(problem), Search(20.0), "master")
     plans = [one for one in rated.plans() if one is not None]
