@@ -8,30 +8,20 @@ generation: Sadykov et al. 2019.)
 """
 
 import math
-from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.master.columns import Duals
+from provision.formulations.master.columns import Chosen, Duals
 from provision.formulations.master.generation import Generation
 from provision.formulations.master.schedule import SCHEDULE
-from provision.models.base.arrays import Bools, Floats, Ints
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import SOLVER
 
 
-class Dive(NamedTuple):
-    """The end of a dive, for the integer program: (patterns,) how often each is used at least, and whether a plan of
-    about the target price may use it.
-    """
-
-    least: Ints
-    kept: Bools
-
-
-def dive(columns: Generation, until: Deadline, draw: np.random.Generator, below: float) -> Iterator[Dive]:
-    """Yield the end of one dive after another. Each leaves at most one GPU to the integer program.
+def dive(columns: Generation, until: Deadline, draw: np.random.Generator, below: float) -> Chosen | None:
+    """Dive again and again, until the integer program finds a whole-number solution at the end of a dive, which leaves
+    at most one GPU to it; return the solution, None if none is found.
 
     Parameters
     ----------
@@ -55,7 +45,10 @@ def dive(columns: Generation, until: Deadline, draw: np.random.Generator, below:
         if left <= 1:
             least = _padded(held, len(worth))
             most = goal if goal + step >= below else goal + step
-            yield Dive(least, (at.reduced <= most / step - at.value + SOLVER) | (least > 0))
+            useful = (at.reduced <= most / step - at.value + SOLVER) | (least > 0)
+            chosen = program.integral(useful, least, min(SCHEDULE.whole_s, until.left_s))
+            if chosen is not None:
+                return chosen
             failures = SCHEDULE.again
         up = _nearly(at.parts, pace, noise, tried)
         fixed = np.floor(at.parts + SOLVER).astype(int)
@@ -72,6 +65,7 @@ def dive(columns: Generation, until: Deadline, draw: np.random.Generator, below:
             if begun % 2 == 0 and goal + step < below:
                 goal += step
         at = program.relaxed(least=held)
+    return None
 
 
 def _aim(units: float, below: float) -> float:

@@ -20,7 +20,6 @@ from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.oracle import oracles_of
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.regrouping import rounded
-from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import DUST, SOLVER
 from provision.models.problem.search import Progress, Termination
 
@@ -175,7 +174,7 @@ class Run:
         """
         fixes = self.problem.replicas >= SCHEDULE.fix_from
         if self.large and (self.tried or fixes or self.bounds.gap > SCHEDULE.close):
-            return self._dived(self.search.within(seconds))
+            return dive(self.columns, self.search.within(seconds), self.draw, self._below())
         program, self.tried = self.columns.program, True
         relaxed = program.relaxed()
         if relaxed is None or math.ceil(self.columns.units(relaxed)) >= self._below():
@@ -184,15 +183,6 @@ class Run:
         fixed = (np.floor(relaxed.parts + SOLVER) * fixes).astype(int)  # the whole parts, with very many replicas
         seconds = SCHEDULE.integral_s if self.large else seconds
         return program.integral(kept, fixed, min(seconds, self.search.left_s))
-
-    def _dived(self, until: Deadline) -> Chosen | None:
-        """The first whole-number solution that the integer program finds at the end of a dive; None if it finds none.
-        """
-        for reached in dive(self.columns, until, self.draw, self._below()):
-            found = self.columns.program.integral(reached.kept, reached.least, min(SCHEDULE.whole_s, until.left_s))
-            if found is not None:
-                return found
-        return None
 
     def _below(self) -> float:
         """The price of the best plan known, in units of price; infinite if there is no plan."""
