@@ -101,89 +101,56 @@ def fill_fleet(instance: Instance, search: Search, name: str,
     if refused:
         return replace(refused, build_seconds=search.elapsed_s)
     problem, progress = Problem(instance), Progress(instance, search)
-    build_s, reason = search.elapsed_s, ""
-    filling = Filling(problem, progress, name)
-    ended = filling.from_columns()
-    if ended is None and progress.plan is None and instance.policy.latency_budget != FULL_BATCHES:
+    build_s, reason, fleet = search.elapsed_s, "", FullFleet(problem, rates_of(problem))
+    if progress.plan is not None:
+        _extend(fleet, progress, name, progress.plan)
+    for bound in fleet.rounds(search.within(SCHEDULE.turn_s)):
+        progress.prove(bound)
+    if fleet.bound < fleet.demand_rps.sum() * (1 - LOOSE):  # a plan carries all rates
+        return Outcome("infeasible", "proved", reason=TOO_SMALL, build_seconds=build_s)
+    if not progress.proved:
+        _improve(fleet, progress, name)
+    if progress.plan is None and instance.policy.latency_budget != FULL_BATCHES:
         served = serve(instance.replace(objective="min_gpus"), search.apart(SCHEDULE.served_s))
         reason = served.reason
-        ended = filling.from_plan(served)
-    if ended is not None:
-        return replace(ended, build_seconds=build_s)
+        if served.status == "infeasible":
+            return replace(served, build_seconds=build_s)
+        if served.plan is not None:
+            if _extend(fleet, progress, name, served.plan):
+                progress.offer(instance.adopted(served.plan))
+            _improve(fleet, progress, name)
     return progress.outcome("completed", reason, build_s)
 
 
-class Filling:
-    """The search on one Problem.
-
-    Parameters
-    ----------
-    problem
-        The Problem.
-    progress
-        The best plan and bound so far.
-    name
-        The name of the method, for its plans.
+def _extend(fleet: FullFleet, progress: Progress, name: str, plan: Plan) -> bool:
+    """Add the patterns of a plan, and fill the GPUs that it leaves; return whether its patterns keep their SLOs with
+    all replicas busy. ``name`` is that of the method.
     """
+    patterns = fleet.add_plan(plan)
+    if patterns:
+        filled = fleet.chosen(min(SCHEDULE.turn_s, progress.search.left_s), kept=patterns)
+        progress.offer(None if filled is None else full_plan(fleet.problem, *filled, name))
+    return patterns is not None
 
-    def __init__(self, problem: Problem, progress: Progress, name: str) -> None:
-        self.problem, self.progress, self.name, self.search = problem, progress, name, progress.search
-        self.fleet = FullFleet(problem, rates_of(problem))
-        if progress.plan is not None:
-            self._extend(progress.plan)
 
-    def from_columns(self) -> Outcome | None:
-        """Prove bounds and make plans from priced patterns; return an Outcome if the fleet is proven too small."""
-        for bound in self.fleet.rounds(self.search.within(SCHEDULE.turn_s)):
-            self.progress.prove(bound)
-        if self.fleet.bound < self.fleet.demand_rps.sum() * (1 - LOOSE):  # a plan carries all rates
-            return Outcome("infeasible", "proved", reason=TOO_SMALL)
-        if not self.progress.proved:
-            self._improve()
-        return None
+def _improve(fleet: FullFleet, progress: Progress, name: str) -> None:
+    """Alternate between pricing and plans until the plan is proven optimal, time is up, or several rounds bring no
+    better plan. ``name`` is that of the method.
 
-    def from_plan(self, served: Outcome) -> Outcome | None:
-        """Take the plan of ``served``, which carries all rates on few GPUs, and look for plans that carry more.
-
-        Returns ``served`` if it proves that there is no plan, else None.
-        """
-        if served.status == "infeasible":
-            return served
-        if served.plan is not None:
-            if self._extend(served.plan):
-                self.progress.offer(self.problem.instance.adopted(served.plan))
-            self._improve()
-        return None
-
-    def _extend(self, plan: Plan) -> bool:
-        """Add the patterns of a plan, and fill the GPUs that it leaves; return whether its patterns keep their SLOs
-        with all replicas busy.
-        """
-        patterns = self.fleet.add_plan(plan)
-        if patterns:
-            filled = self.fleet.chosen(min(SCHEDULE.turn_s, self.search.left_s), kept=patterns)
-            self.progress.offer(None if filled is None else full_plan(self.problem, *filled, self.name))
-        return patterns is not None
-
-    def _improve(self) -> None:
-        """Alternate between pricing and plans until the plan is proven optimal, time is up, or several rounds bring no
-        better plan.
-
-        If the patterns of the first round make no plan, there is no second round.
-        """
-        search, draw, present = self.search, np.random.default_rng(self.search.seed), list[Column]()
-        idle, seconds, tried = 0, SCHEDULE.turn_s, False
-        while idle < SCHEDULE.idle and not self.progress.proved and search.left_s:
-            added, better = self.fleet.seek(draw, search.within(seconds * SCHEDULE.half), present), False
-            self.progress.prove(self.fleet.bound)
-            found = self.fleet.chosen(min(seconds, search.left_s)) if added or not present else None
-            if found is not None:
-                present = found[1]
-                better = self.progress.offer(full_plan(self.problem, *found, self.name))
-            elif self.progress.plan is None:
-                return
-            for bound in () if self.progress.proved or tried else bounds_of_sets(
-                    self.fleet, search.within(SCHEDULE.served_s)):
-                self.progress.prove(bound)
-            tried = True
-            idle, seconds = (0, seconds) if better else (idle + 1, seconds * SCHEDULE.patience)
+    If the patterns of the first round make no plan, there is no second round.
+    """
+    search, present = progress.search, list[Column]()
+    draw, idle, seconds, tried = np.random.default_rng(search.seed), 0, SCHEDULE.turn_s, False
+    while idle < SCHEDULE.idle and not progress.proved and search.left_s:
+        added, better = fleet.seek(draw, search.within(seconds * SCHEDULE.half), present), False
+        progress.prove(fleet.bound)
+        found = fleet.chosen(min(seconds, search.left_s)) if added or not present else None
+        if found is not None:
+            present = found[1]
+            better = progress.offer(full_plan(fleet.problem, *found, name))
+        elif progress.plan is None:
+            return
+        for bound in () if progress.proved or tried else bounds_of_sets(fleet, search.within(SCHEDULE.served_s)):
+            progress.prove(bound)
+        tried = True
+        idle, seconds = (0, seconds) if better else (idle + 1, seconds * SCHEDULE.patience)
