@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.formulations.master.plans import dealt
-from provision.formulations.pricing.oracle import Running, replica_of
+from provision.formulations.pricing.oracle import replica_of
 from provision.formulations.pricing.rates import Member, Members
 from provision.formulations.search.assemble import assemble, capped
 from provision.formulations.search.problem import Group, Problem
@@ -32,7 +32,6 @@ class Judge:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.known: dict[tuple[int, Running, Prediction], float] = {}
         self.judged: dict[tuple[int, Members], Column | None] = {}
 
     def held(self, slice_type: int, members: Members) -> Column | None:
@@ -80,11 +79,8 @@ class Judge:
         workload = instance.workloads[self.problem.groups[member.group].members[0]]
         if found is None or found.latency_ms > instance.budget_ms(workload) * (1 + DUST):
             return 0.0
-        key = (member.group, member.run, found)
-        if key not in self.known:
-            one = replica_of(instance, self.problem.groups[member.group].members[0], member.run)
-            self.known[key] = carried_rps(instance, one, found)
-        return self.known[key]
+        one = replica_of(instance, self.problem.groups[member.group].members[0], member.run)
+        return carried_rps(instance, one, found)
 
 
 def full_plan(problem: Problem, partitions: list[Ints], patterns: list[Column], method: str
