@@ -102,7 +102,6 @@ class FullFleet:
             self.add(slice_type, (Member(at, running_alone(problem, at, slice_type)),))
         lists = [(slice_type, one.listed()) for slice_type, one in oracles]
         self.listed = [(slice_type, one) for slice_type, one in lists if one is not None]
-        self.best = np.zeros(len(self.master.right))
 
     def add_plan(self, plan: Plan) -> list[Column] | None:
         """Add the patterns of a plan that keep their SLOs with all replicas busy; return the patterns of all its
@@ -134,7 +133,6 @@ class FullFleet:
                 yield self.bound
                 if self.bound <= -found.value * (1 + SETTLED) or not grows:
                     return
-                self.price((1 - SCHEDULE.inward) * self.best + SCHEDULE.inward * found.duals)
 
     def price(self, duals: Floats, asked_rps: Floats | float = np.inf, listed: bool = True) -> None:
         """Add patterns that are worth more than their slice costs at dual prices; prove a bound if none is listed.
@@ -172,9 +170,7 @@ class FullFleet:
         values = [pool.partitions @ best * GENEROUS for pool in self.problem.pools]
         limit = Limit(float(most @ self.most * GENEROUS - asked), np.concatenate(values), duals)
         self.limits.append(limit)
-        bound = limit.constant + float(self.count @ [one.max() for one in values])
-        if bound < self.bound:
-            self.bound, self.best = bound, duals
+        self.bound = min(self.bound, limit.constant + float(self.count @ [one.max() for one in values]))
 
     def seek(self, draw: np.random.Generator, until: Deadline, present: Sequence[Column] = ()) -> bool:
         """Add feasible patterns until a deadline, or until none are found; return whether some were added.

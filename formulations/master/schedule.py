@@ -28,8 +28,6 @@ class Schedule:
         A gap of at most this counts as closed. Less costs rounds that raise the bound by less.
     near
         The fraction of the linear program's value at which the bound counts as near it.
-    inward
-        The weight of the linear program's prices in pricing for most throughput; the best prices so far have the rest.
     pace
         The fraction of the remaining patterns that a dive rounds up in one step.
     noise
@@ -82,7 +80,6 @@ class Schedule:
     close: float = 0.004
     used: float = 0.002
     near: float = 0.985
-    inward: float = 0.3
     pace: float = 0.2
     noise: float = 0.4
     rest: float = 0.05
