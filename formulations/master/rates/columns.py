@@ -144,13 +144,14 @@ class RateColumns:
         return of_gpu
 
     def useful(self, found: Relaxed, most: float) -> Ints:
-        """The known patterns that a plan of cost at most ``most`` may use, by rising reduced cost. Every pattern of a
-        plan adds its reduced cost to the linear program's value. ``most`` is in multiples of the dearest GPU's price.
+        """The known patterns that a plan of cost at most ``most`` may use, by rising reduced cost; of equal ones, those
+        that carry most come first. Every pattern of a plan adds its reduced cost to the linear program's value.
+        ``most`` is in multiples of the dearest GPU's price.
         """
         over = found.reduced + self.of_gpus(found)[self.slice_type]
         tolerance = SOLVER * (found.value + self.problem.most_gpus)  # the solver's, for each replica
         useful = np.flatnonzero(over <= most - found.value + tolerance)
-        return useful[np.argsort(over[useful], kind="stable")]
+        return useful[np.lexsort((-self.part[useful].sum(axis=1), np.rint(over[useful] / tolerance)))]
 
     def undominated(self, patterns: Ints) -> Ints:
         """The patterns that no other pattern on the same slice type dominates. Raises TooManyError if there are more
