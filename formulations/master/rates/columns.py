@@ -105,6 +105,8 @@ class RateColumns:
         negative. ``counts`` are the numbers of GPUs of each type that are free of charge; None for none. Further GPUs
         cost the price of the dearest tier.
         """
+        if not len(self.slice_type):
+            return None
         tiers, right = self.master.tiers(counts, limited=False), self.master.right
         taken = np.unique(np.append(self.part.argmax(axis=0), self.met))
         while True:
