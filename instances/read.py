@@ -10,7 +10,7 @@ from provision.instances.files.tables import is_table, read_plan_table, write_pl
 from provision.instances.generators.families import PATTERNS, generated
 from provision.instances.importers.parvagpu import import_deployment
 from provision.models.base.errors import InputError
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.register import did_you_mean
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 

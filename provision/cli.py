@@ -17,8 +17,8 @@ import provision
 from provision.commands import COMPUTING, GROUPS, NOTHING, SIGNALLED, STOPPABLE, VERBS, drop_output, interrupted
 from provision.models.base.clock import end_if_asked, process_started_s, started_s
 from provision.models.base.errors import InputError, MethodError, optional
-from provision.models.base.spelling import did_you_mean, one_of
-from provision.models.problem.interrupts import SIGNALS, stoppable
+from provision.models.base.register import did_you_mean, one_of
+from provision.models.problem.search import SIGNALS, stoppable
 
 DONE, UNUSABLE = 0, 2
 

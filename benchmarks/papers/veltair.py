@@ -31,8 +31,8 @@ from provision.heuristics.veltair.versions import candidates_of, levels_s
 from provision.models.cpu.cpu import CALIBRATED, CPUS, PUBLISHED
 from provision.models.cpu.layers import conv
 from provision.models.cpu.networks import BERT_TOKENS, networks
-from provision.studies.veltair.shapes import shapes
-from provision.studies.veltair.study import FIGURES, MIX, Study
+from provision.studies.shapes import shapes
+from provision.studies.study import FIGURES, MIX, Study
 
 SLOW_L3 = 0.48
 TOKENS = (BERT_TOKENS, 128)

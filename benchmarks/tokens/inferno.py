@@ -19,8 +19,16 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from provision.heuristics.inferno.analyzer import SHIPPED, Coefficients, Demand, Setting, highest_rate_rps
-from provision.heuristics.inferno.greedy import Choice, choose, replicas
+from provision.heuristics.rivals.inferno import (
+    SHIPPED,
+    Choice,
+    Coefficients,
+    Demand,
+    Setting,
+    choose,
+    highest_rate_rps,
+    replicas,
+)
 from provision.instances.importers.tokens.inferno import Inferno, Server, read_inferno
 from provision.models.performance.tokens.loads import TokenCounts
 from provision.models.performance.tokens.operating import answers_ms

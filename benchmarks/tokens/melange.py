@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from provision.heuristics.inferno.greedy import Choice, choose, replicas
-from provision.heuristics.melange.program import Allocation, Pool, Service, allocate, bin_of, buckets_of
+from provision.heuristics.rivals.inferno import Choice, choose, replicas
+from provision.heuristics.rivals.melange import Allocation, Pool, Service, allocate, bin_of, buckets_of
 from provision.instances.files.csv_cells import numbered_rows, whole
 from provision.instances.importers.tokens.iterations import read_splitwise, timed_iterations
 from provision.models.fitting.token_iterations import fit_iterations

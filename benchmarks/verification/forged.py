@@ -31,7 +31,7 @@ from provision.models.base.errors import InputError
 from provision.models.problem.instance import Instance
 from provision.proofs import check as checker
 from provision.proofs.check import Facts, check
-from provision.proofs.fleet import pools_of
+from provision.proofs.demand import pools_of
 from provision.proofs.lines import RefusedError, sealed
 from provision.solving.certificate import certificate_of
 

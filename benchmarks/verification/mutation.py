@@ -52,7 +52,7 @@ class Target(NamedTuple):
 
 TARGETS = {
     "verification": Target(
-        ("provision/verification/verify.py", "provision/verification/capacity.py"),
+        ("provision/verification/verify.py", "provision/verification/deployment.py"),
         ("tests/provision/verification/test_verify_rules.py", "tests/provision/verification/test_verify.py",
          "tests/models/hardware/test_geometry.py", "tests/provision/verification/test_token_engine.py"),
     ),

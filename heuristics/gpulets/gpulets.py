@@ -28,7 +28,7 @@ Where the paper is silent, this module does the following:
 
 ``gpulets-without-interference`` is the paper's plain gpulet: it ignores interference; if the data predicts that its
 plan misses an SLO, the outcome is ``unknown``, with this reason. ``gpulets-published`` has the settings of the public
-program (`provision.heuristics.gpulets.tolerances`): its tolerances, and the reserve by which it plans latencies longer
+program (`provision.heuristics.gpulets.parts`): its tolerances, and the reserve by which it plans latencies longer
 than they are. All are parameters of all three methods; a plan that leaves out some rate because of the tolerances is
 ``unknown`` too.
 """
@@ -42,8 +42,7 @@ from provision.formulations.pricing.temporal.oracle import FEATURES, outcome
 from provision.formulations.pricing.temporal.tables import GpuletTables
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
-from provision.heuristics.gpulets.parts import Gpus, Part
-from provision.heuristics.gpulets.tolerances import EXACT, PUBLISHED, Tolerances, chosen, planning_tables
+from provision.heuristics.gpulets.parts import EXACT, PUBLISHED, Gpus, Part, Tolerances, chosen, planning_tables
 from provision.models.base.arrays import Floats
 from provision.models.base.known import known
 from provision.models.problem.instance import Instance

@@ -9,10 +9,10 @@ decides all batches anew. If it finds no batch for a workload, the default is ke
 
 import numpy as np
 
-from provision.heuristics.gpulets_plus.gpulets_plus import METHODS as GPULETS
 from provision.heuristics.inss.batches import decide_batches, keeping
 from provision.heuristics.inss.inss import FEATURES, missed, plan_of, running
 from provision.heuristics.inss.system import Judged, Provisioning, System
+from provision.heuristics.rivals.gpulets_plus import METHODS as GPULETS
 from provision.models.base.arrays import Ints
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method

@@ -21,7 +21,7 @@ from provision.instances.files.csv_cells import (
 from provision.instances.files.files import FilePath, write_text
 from provision.models.base.arrays import Floats
 from provision.models.base.errors import InputError
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.register import did_you_mean
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import LEAST_RPS
 

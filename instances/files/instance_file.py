@@ -17,7 +17,7 @@ from typing import Any
 from provision.instances.files.files import FilePath, load, validate
 from provision.instances.files.tables import is_table, read_workloads
 from provision.models.base.errors import InputError
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.register import did_you_mean
 from provision.models.hardware.gpu import GpuType, shipped_types
 from provision.models.performance.catalogue import PerformanceFile, shipped_performance
 from provision.models.problem.instance import Instance

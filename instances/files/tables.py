@@ -18,7 +18,7 @@ from pydantic_core import PydanticUndefined
 
 from provision.instances.files.files import FilePath, reason, replacing
 from provision.models.base.errors import InputError, optional
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.register import did_you_mean
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.workload import LEAST_RPS, Workload
 

@@ -11,12 +11,11 @@ import numpy as np
 from provision.instances.files.csv_cells import CsvRow, header, number, numbered_rows, refuse_rows, text, whole
 from provision.instances.files.files import FilePath, refused
 from provision.instances.importers.completion import KNOWN_GPU, completion
-from provision.instances.importers.doubts import contradiction, warnings
-from provision.instances.importers.importer import Imported, Importer, Source
+from provision.instances.importers.importer import Imported, Importer, Source, contradiction, warnings
 from provision.models.base.arguments import local, operand
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Flag
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.register import did_you_mean
 from provision.models.fitting.left_out import quantiles
 from provision.models.fitting.waves import between_error
 from provision.models.hardware.gpu import WHOLE, gpu_type

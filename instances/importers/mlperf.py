@@ -13,7 +13,7 @@ from provision.instances.importers.importer import Imported, Importer, Source
 from provision.models.base.arguments import local, operand
 from provision.models.base.errors import InputError
 from provision.models.base.fields import PositiveCount
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.register import did_you_mean
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.fitted_networks import FittedError, fitted_error, relative_errors
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 
 from provision.instances.files.csv_cells import CsvRow, number, numbered_rows, whole
 from provision.instances.files.files import FilePath, refused
-from provision.instances.importers.doubts import warnings
-from provision.instances.importers.importer import Imported, Importer
+from provision.instances.importers.importer import Imported, Importer, warnings
 from provision.instances.importers.perf_analyzer import Measured
 from provision.models.base.arguments import local, operand
 from provision.models.base.errors import InputError

@@ -11,7 +11,7 @@ from provision.instances.files.files import FilePath, read_text
 from provision.instances.importers.csv_table import NEEDED, import_csv, parse_columns
 from provision.instances.importers.parvagpu import GPU, PROFILE_COLUMNS, profile_names
 from provision.models.base.errors import InputError
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.register import did_you_mean
 from provision.models.fitting.profile_points import Key, ProfilePoints, profile_points
 from provision.models.hardware.gpu import gpu_type
 

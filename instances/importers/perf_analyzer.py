@@ -11,8 +11,7 @@ from pathlib import Path
 
 from provision.instances.files.csv_cells import number, numbered_rows, whole
 from provision.instances.files.files import FilePath, refused
-from provision.instances.importers.doubts import warnings
-from provision.instances.importers.importer import Imported, Importer, Source
+from provision.instances.importers.importer import Imported, Importer, Source, warnings
 from provision.models.base.arguments import local, operand
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count

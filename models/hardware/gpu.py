@@ -19,7 +19,7 @@ from pydantic import ValidationError, model_validator
 
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Name, Positive, PositiveCount, Record, Text
-from provision.models.base.spelling import one_of
+from provision.models.base.register import one_of
 
 
 def group_of(profile: str) -> int | None:

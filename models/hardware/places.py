@@ -9,7 +9,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from provision.models.base.fields import Name, PositiveCount, Record, absent, empty
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.register import did_you_mean
 from provision.models.hardware.gpu import split
 
 Domain = Literal["node", "zone", "pool"]

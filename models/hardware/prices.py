@@ -8,7 +8,7 @@ import yaml
 
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Name, Positive, Record, Text
-from provision.models.base.spelling import one_of
+from provision.models.base.register import one_of
 from provision.models.hardware.gpu import gpu_type, split
 
 Tier = Literal["on_demand", "reserved", "spot"]

@@ -10,7 +10,7 @@ import yaml
 from pydantic import Field, TypeAdapter, ValidatorFunctionWrapHandler, WrapValidator
 
 from provision.models.base.errors import InputError
-from provision.models.base.spelling import one_of
+from provision.models.base.register import one_of
 from provision.models.performance.colocation import Colocation
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.performance.gpulets import Gpulets

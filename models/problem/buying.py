@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import BeforeValidator, Field, model_validator
 
 from provision.models.base.fields import Count, Fraction, Name, NonNegative, Number, Positive, PositiveCount, Record
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.register import did_you_mean
 
 HOURS_PER_YEAR = 8760.0
 GAP = 1.5

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationInfo, field_serializer, field_validator, model_validator
 
 from provision.models.base.fields import Name, Record, Text, absent, no_flag
+from provision.models.base.register import one_of
 from provision.models.base.shown import Shown, frame
-from provision.models.base.spelling import one_of
 from provision.models.hardware.gpu import WHOLE
 from provision.models.hardware.places import Places
 from provision.models.performance.catalogue import PerformanceFile, reference, resolve

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, PrivateAttr
 
 from provision.models.base.fields import Flag, Fraction, NonNegative, Percentile, Record, absent, empty
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.register import did_you_mean
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.tokens.slo import Limits
 from provision.models.problem.uncertainty import Stretch, Uncertainty, stretch_of

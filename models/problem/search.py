@@ -1,16 +1,20 @@
 """A search: its time limit, seed and parameters, the progress that it reports, its best plan and bound, and its
 outcome. In planning, only this module reads the clock. Methods ask the Search for the time left, and give a Deadline to
-the functions that they call.
+the functions that they call. Signals ask a search to stop; they raise nothing, so that the best plan so far is not
+lost.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
-from provision.models.base.clock import Deadline, Stop, now_s, present_stop
+from provision.models.base.clock import Deadline, Stop, now_s, present_stop, stopping
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan
 from provision.models.problem.executor import IN_PROCESS, Executor
@@ -18,6 +22,8 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.objective import objective_of
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""The signals that ask a search to stop: Ctrl-C, and what systems send first to end a process."""
 LEAST, MOST = 1e-6, 1e6
 """The range of numeric parameters of methods."""
 REPLICA_S, SHARING_S = 5e-5, 1e-4
@@ -26,6 +32,24 @@ REPLICA_S, SHARING_S = 5e-5, 1e-4
 Number = TypeVar("Number", int, float)
 Status = Literal["optimal", "feasible", "refuted", "infeasible", "unknown"]
 Termination = Literal["proved", "completed", "time_limit", "stopped", "died"]
+
+
+@contextmanager
+def stoppable(*signals: signal.Signals) -> Iterator[Stop]:
+    """In the block, each of the ``signals`` asks for the Stop that is yielded; after it they do what they did before.
+
+    Nothing changes where signals do not come (threads other than the main thread), where they are ignored (Ctrl-C in a
+    process that a shell started in the background), and within a block that has a Stop, which is then asked for.
+    """
+    with stopping() as stop:
+        deaf = threading.current_thread() is not threading.main_thread() or stop.whole is not None
+        heard = [one for one in signals if not deaf and signal.getsignal(one) is not signal.SIG_IGN]
+        before = {one: signal.signal(one, lambda number, frame: stop.ask(number)) for one in heard}
+        try:
+            yield stop
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
 
 
 @dataclass(frozen=True)

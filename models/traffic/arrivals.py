@@ -1,8 +1,6 @@
-"""Defines the arrival processes that an instance can state, and draws samples of them.
+"""The arrival processes that an instance can state, samples of them, and the routing of requests to replicas.
 
 Every process is stationary: a sample begins at a random moment. The mean rate of a process is the workload's rate.
-
-Routes requests to replicas, and bounds the arrivals that a replica then sees.
 
 Every replica has a weight, its fraction of the workload's requests. ``random``: a replica is drawn by weight for each
 request. ``round_robin``: weighted round robin. ``least_loaded``: the replica that has the fewest requests, waiting and
@@ -231,3 +229,17 @@ def in_turns(count: int, parts: Sequence[float]) -> np.ndarray:
     due = np.concatenate([(np.arange(n) + 0.5) / part if n else [] for n, part in zip(turns, parts, strict=True)])
     order = np.argsort(due, kind="stable")[:count]
     return np.repeat(np.arange(len(parts)), turns)[order]
+
+
+def service_factors(cv: float, count: int, random: np.random.Generator) -> np.ndarray:
+    """Draw lognormal factors with mean 1 on the times of ``count`` batches; if ``cv`` is 0, a single 1.
+
+    Parameters
+    ----------
+    cv
+        The coefficient of variation of the batch times.
+    """
+    if cv == 0:
+        return np.ones(1)
+    variance = np.log1p(cv**2)
+    return random.lognormal(-variance / 2, np.sqrt(variance), max(count, 1))

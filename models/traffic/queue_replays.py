@@ -16,9 +16,17 @@ import numpy as np
 import scipy
 
 from provision.models.base.errors import InputError
-from provision.models.traffic.arrivals import POISSON, Mmpp, Poisson, Renewal, Trace, trace_shape, unit_times
+from provision.models.traffic.arrivals import (
+    POISSON,
+    Mmpp,
+    Poisson,
+    Renewal,
+    Trace,
+    service_factors,
+    trace_shape,
+    unit_times,
+)
 from provision.models.traffic.replica_kernels import late_by_part
-from provision.models.traffic.spread import service_factors
 
 REQUESTS = 2**20
 """The number of requests of a replay."""

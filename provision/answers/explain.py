@@ -13,7 +13,7 @@ from provision.draw.verdict import money
 from provision.draw.words import at_least, number, plural
 from provision.heuristics.core import greedy
 from provision.models.base.errors import InputError
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.register import did_you_mean
 from provision.models.plans.plan import Plan
 from provision.models.plans.report import ReplicaPrediction
 from provision.models.problem.instance import THROUGHPUT, Instance

@@ -13,7 +13,7 @@ from provision.formulations.search.segments import best_segments, cap_rps
 from provision.instances.files.files import validate
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.register import did_you_mean
 from provision.models.hardware.gpu import WHOLE, gpu_types, known_type
 from provision.models.hardware.prices import list_prices
 from provision.models.performance.catalogue import load_performance, shipped_performance

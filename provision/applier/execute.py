@@ -9,8 +9,7 @@ from typing import NamedTuple
 from pynvml import NVML_ERROR_INSUFFICIENT_RESOURCES
 
 from provision.applier.driver import changes
-from provision.applier.driver.calls import DriverError
-from provision.applier.driver.epoch import epoch, mark
+from provision.applier.driver.calls import DriverError, epoch, mark
 from provision.applier.driver.nvml import Driver
 from provision.applier.journal import Journal, JournalError, Run
 from provision.applier.layout import (

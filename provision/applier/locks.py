@@ -17,8 +17,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from provision.instances.files.files import FilePath, reason
-from provision.instances.files.lock import opened, taken
+from provision.instances.files.files import FilePath, opened, reason, taken
 from provision.models.base.clock import end_if_asked
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, NonNegative, Record, Text

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Set
 
-from provision.applier.driver.epoch import epoch
+from provision.applier.driver.calls import epoch
 from provision.applier.driver.nvml import Driver
 from provision.applier.journal import Run
 from provision.applier.layout import INSTANCES, Made, Observed, ObservedGpu, ObservedSlice, Process

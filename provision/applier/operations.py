@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from provision.applier.driver.epoch import epoch
+from provision.applier.driver.calls import epoch
 from provision.applier.driver.nvml import Driver
 from provision.applier.execute import Executor, Permissions
 from provision.applier.journal import Journal, JournalError, Run

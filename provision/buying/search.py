@@ -21,7 +21,7 @@ from provision.models.plans.result import Result
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import committed_per_hour, least_per_hour
 from provision.sweeps.run import solved
-from provision.verification.capacity import capacity_rps
+from provision.verification.deployment import capacity_rps
 from provision.verification.verify import verify
 
 LEAST_S = 0.5

@@ -30,7 +30,7 @@ from provision.models.performance.catalogue import PerformanceFile, load_perform
 from provision.models.performance.tokens.data import TokenModels
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
-from provision.verification.capacity import capacity_rps
+from provision.verification.deployment import capacity_rps
 from provision.verification.verify import verify
 
 BATCH, PERCENTAGE = "PROVISION_BATCH", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"

@@ -4,7 +4,7 @@ import socket
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from provision.applier.cluster.fields import check_objects
+from provision.applier.cluster.wanted import check_objects
 from provision.applier.layout import Observed, ObservedGpu, ObservedSlice
 from provision.applier.products import type_of
 from provision.cluster.assemble import assembled

@@ -15,8 +15,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from provision.instances.files.files import FilePath, reason, refused
-from provision.instances.files.lock import lock_file
+from provision.instances.files.files import FilePath, lock_file, reason, refused
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Name, NonNegative, Record, Text
 from provision.models.plans.plan import Plan

@@ -24,7 +24,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.objective import HOURS_PER_MONTH, objective_of
 from provision.replanning.replan import Replan, replan
 from provision.solving.solve import solve
-from provision.verification.capacity import capacity_rps
+from provision.verification.deployment import capacity_rps
 from provision.verification.verify import verify
 
 FEW_MOVES, DEAREST, ROUNDS, GAP = 0.001, 10.0, 9, 1e-9

@@ -13,7 +13,7 @@ from pydantic import Field
 from provision.instances.files.files import FilePath, load, path_of, validate
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Flag, Name, NonNegative, Positive, Record, Text
-from provision.models.base.spelling import one_of
+from provision.models.base.register import one_of
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
 

@@ -28,7 +28,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 from provision.replanning.forecast import ahead
 from provision.replanning.replan import Replan, replan
-from provision.verification.capacity import capacity_rps
+from provision.verification.deployment import capacity_rps
 from provision.verification.verify import verify
 
 GROWTHS = (0.4, 0.2, 0.1, 0.05)

@@ -32,7 +32,7 @@ from provision.models.base.arguments import local, operand, option
 from provision.models.base.clock import end_if_asked
 from provision.models.base.fields import Flag, Name, Positive, PositiveCount
 from provision.models.base.known import known
-from provision.models.problem.interrupts import SIGNALS, stoppable
+from provision.models.problem.search import SIGNALS, stoppable
 
 STATE = local(str(default_state()), "DIR", "journal, daemons and environments (default: /var/lib/provision; "
               "without root ~/.local/state/provision)")

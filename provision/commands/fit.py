@@ -15,7 +15,7 @@ from provision.draw.figures import write_figure
 from provision.draw.output import Rows
 from provision.draw.progress import counting
 from provision.instances.files.files import refused, write_text
-from provision.instances.importers.doubts import poor_fit
+from provision.instances.importers.importer import poor_fit
 from provision.instances.importers.pairs import read_alone, read_beside, read_pairs
 from provision.instances.importers.parvagpu import GPU
 from provision.instances.importers.parvagpu_profiles import Profile, points_text, read_points, read_profiles

@@ -10,8 +10,7 @@ from pydantic import create_model
 from provision import gpu_type, read, write
 from provision.commands.verb import Verb, Writing
 from provision.instances.files.files import check_writable, write_text
-from provision.instances.importers.doubts import doubts
-from provision.instances.importers.importer import IMPORTERS, Source
+from provision.instances.importers.importer import IMPORTERS, Source, doubts
 from provision.models.base.arguments import FORCE, declare, local, operand, written
 from provision.models.base.fields import Flag
 from provision.starting.instance_text import instance_text

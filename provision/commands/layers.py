@@ -19,9 +19,8 @@ from provision.models.cpu.networks import MEASURED_TOKENS, networks
 from provision.models.cpu.times import LayerTimes, by_level, fit_proxy
 from provision.profiling.device import Device, device_of_environment
 from provision.profiling.measure import COLUMNS, Point, measure, row, segments
-from provision.studies.veltair.layer_times import measured_cpu, read_layer_times, usable_cores
-from provision.studies.veltair.layer_timing import jobs, settings
-from provision.studies.veltair.layer_timing import measure as measure_layers
+from provision.studies.layers import jobs, measured_cpu, read_layer_times, settings, usable_cores
+from provision.studies.layers import measure as measure_layers
 from provision.sweeps.table import as_csv
 
 

@@ -16,7 +16,7 @@ from provision.instances.schemas.write import KINDS, schema
 from provision.models.base.arguments import local, operand
 from provision.models.base.clock import Stopwatch
 from provision.models.base.fields import Flag
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.register import did_you_mean
 from provision.models.hardware.gpu import gpu_type, own_folder
 from provision.sweeps.table import TableRow
 

@@ -24,9 +24,9 @@ from provision.models.base.arguments import local, operand, written
 from provision.models.base.fields import Count, Flag, PositiveCount
 from provision.models.cpu.cpu import CPUS
 from provision.models.cpu.networks import BERT_TOKENS, networks
-from provision.studies.veltair.layer_times import read_layer_times
-from provision.studies.veltair.shapes import differences, shapes
-from provision.studies.veltair.study import FIGURES, Study, searches
+from provision.studies.layers import read_layer_times
+from provision.studies.shapes import differences, shapes
+from provision.studies.study import FIGURES, Study, searches
 from provision.sweeps.table import as_csv
 from provision.training.settings import SETTINGS
 
@@ -144,7 +144,7 @@ class Veltair(Writing):
                  for part, rows in found.items()}
         files: list[str] = []
         if self.out:
-            from provision.studies.veltair.drawing import draw_veltair  # loads matplotlib
+            from provision.studies.drawing import draw_veltair  # loads matplotlib
 
             for part, rows in shown.items():
                 write_text(folder / f"figure-{part}.csv", as_csv(rows), self.force)

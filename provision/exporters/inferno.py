@@ -12,7 +12,7 @@ from collections import defaultdict
 from typing import Any, NamedTuple
 
 from provision.exporters.common import Exported
-from provision.heuristics.inferno.analyzer import Coefficients, Demand, means
+from provision.heuristics.rivals.inferno import Coefficients, Demand, means
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.tokens.data import TokenModels, TokenSlice

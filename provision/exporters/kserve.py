@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 from provision.exporters.claims import GATES, NEEDS, claim, wanted
 from provision.exporters.cluster import LABELLING, node_files, operator_notes
 from provision.exporters.common import Exported, nodes, prefix, slice_name, slugs, yaml_text
-from provision.exporters.language_models.servers import language_models, memory_notes, vllm_arguments
+from provision.exporters.language_models import language_models, memory_notes, vllm_arguments
 from provision.exporters.pods import NODE_LABEL, check_spread, environment, image_names, kustomization
-from provision.exporters.routing.listening import probes
+from provision.exporters.routing import probes
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
 from provision.models.performance.operating_points import Prediction

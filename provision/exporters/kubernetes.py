@@ -1,21 +1,59 @@
-"""Export to Kubernetes with dynamic resource allocation: a claim template per kind of slice, a Deployment per slice.
+"""Exports to Kubernetes: manifests and a Helm chart with dynamic resource allocation, slice by slice or GPU by GPU, and
+manifests for NVIDIA's device plugin.
 
-MIG is static: the GPU operator partitions the nodes. Slices with several processes or with SM percentages are shared
-under MPS, by the configuration in their claim.
+``manifests`` have a claim template per kind of slice and a Deployment per slice. MIG is static: the GPU operator
+partitions the nodes. Slices with several processes or with SM percentages are shared under MPS, by the configuration in
+their claim. ``helm`` writes the same as a chart, with values that name the image of each model (source: Helm's
+documentation of charts).
+
+``dra`` has one claim for all slices of a GPU, and one Deployment. A constraint that all devices have the same parent
+puts the slices of a claim on one GPU. If no slice needs MPS, the driver creates the MIG devices itself, at the
+placements of the plan: a claim selects them by the memory slices that a device takes.
+
+For the device plugin, MIG devices and whole GPUs are extended resources, each for one process. The plugin has no MPS on
+MIG devices. On whole GPUs it has only equal shares, which any pod may get (source: NVIDIA/k8s-device-plugin).
 """
 
 from __future__ import annotations
 
-from provision.exporters.claims import GATES, NEEDS, template, wanted
-from provision.exporters.cluster import node_files, notes
+import re
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from provision.draw.words import plural
+from provision.exporters.claims import GATES, NEEDS, Wanted, template, wanted
+from provision.exporters.cluster import LABELLING, label_script, node_files, notes, operator_notes, pod_notes
 from provision.exporters.common import Attachment, Exported, nodes, prefix, yaml_text
-from provision.exporters.pods import check_spread, kustomization, slice_pods
-from provision.exporters.routing.routes import APPLIED, serving
-from provision.models.plans.plan import Plan, Slice
+from provision.exporters.pods import Pod, check_spread, containers, image_names, kustomization, slice_pods
+from provision.exporters.routing import APPLIED, serving
+from provision.models.base.errors import InputError
+from provision.models.hardware.gpu import group_of
+from provision.models.plans.plan import Plan, PlannedGpu, Slice
 from provision.models.problem.instance import Instance
+from provision.verification.deployment import needs_mps
+
+IMAGE = re.compile(r'^( +image: )"?([a-z0-9-]+)"?$', re.MULTILINE)
+TEMPLATES = ("claims.yaml", "deployments.yaml", "services.yaml", "mig-config.yaml")
+ROUTES = ("gateway", "istio")
+"""The values of ``routing`` that name a template of routes."""
+HELM_NOTES = (
+    f"`--set routing=` {' or '.join(ROUTES)} adds the routes of gateway.yaml or istio.yaml.",
+    "`helm install NAME . --set images.MODEL=REGISTRY/IMAGE` for each model of values.yaml, or name them there.",
+)
+Requests: TypeAlias = tuple[tuple[str, Wanted], ...]
+"""The requests in the claim of a GPU, each with the name of its slice."""
+
+DYNAMIC = (
+    f"{NEEDS} with its feature gate DynamicMIG (alpha): it makes the MIG devices where the claims pin them. Nodes have "
+    "MIG mode on and no partitions. DynamicMIG excludes MPSSupport, which this plan does not need."
+)
+STATIC = (
+    f"{NEEDS}. {GATES}: the GPU operator partitions the nodes beforehand, and where the slices of a GPU start is left "
+    "to it."
+)
 
 
-def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
+def manifests(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
     """The claim templates, the Deployments, their kustomization, and the files that prepare the nodes."""
     name = prefix(plan)
     machines = nodes(plan, gpus_per_node, name)
@@ -31,7 +69,105 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
         "claims.yaml": yaml_text(*(template(f"{name}-{kind.name}", {"slice": kind}) for kind in kinds)),
         "kustomization.yaml": kustomization(["claims.yaml", *APPLIED]),
     }
-    return Exported(files | served.files | node_files(machines, name), (*notes(machines, name), *served.notes, *NOTES))
+    return Exported(files | served.files | node_files(machines, name), (*notes(machines, name), *served.notes, *STEPS))
 
 
-NOTES = (f"{NEEDS}; the driver sees new MIG devices after a restart of its kubelet plugin.", f"{GATES}.")
+STEPS = (f"{NEEDS}; the driver sees new MIG devices after a restart of its kubelet plugin.", f"{GATES}.")
+
+
+def helm(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
+    """``Chart.yaml``, ``values.yaml``, templates of the manifests, and the script that labels the nodes."""
+    name, served = prefix(plan), manifests(plan, instance, gpus_per_node)
+    plain = served.files
+    chart = {
+        "apiVersion": "v2", "name": name, "version": "1.0.0", "type": "application",
+        "description": f"{plural(plan.gpu_count, 'GPU')} for {plan.instance}",
+    }
+    files = {
+        "Chart.yaml": yaml_text(chart),
+        "values.yaml": yaml_text({"images": {one: one for one in image_names(instance).values()}, "routing": "none"}),
+        "label-nodes.sh": plain["label-nodes.sh"],
+    } | {f"templates/{file}": _template(plain[file]) for file in TEMPLATES if file in plain}
+    files |= {f"templates/{one}.yaml": _chosen(one, plain[f"{one}.yaml"]) for one in ROUTES if f"{one}.yaml" in plain}
+    before = operator_notes(nodes(plan, gpus_per_node, name), name)
+    return Exported(files, (*before, LABELLING, *HELM_NOTES, *STEPS))
+
+
+def _template(text: str) -> str:
+    """A manifest as a template. Braces in it are escaped, and images come from the values."""
+    plain = text.replace("{{", "{{ `{{` }}")
+    return IMAGE.sub(r"\1{{ index .Values.images `\2` | quote }}", plain)
+
+
+def _chosen(routing: str, text: str) -> str:
+    """A template that Helm renders only if the values choose this routing."""
+    return f'{{{{- if eq .Values.routing "{routing}" }}}}\n{_template(text)}{{{{- end }}}}\n'
+
+
+def dra(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
+    """The claim templates, the Deployments, their kustomization, and the files that prepare the nodes."""
+    name = prefix(plan)
+    machines = nodes(plan, gpus_per_node, name)
+    check_spread(instance, machines)
+    shared = any(needs_mps(piece) for gpu in plan.gpus for piece in gpu.slices)
+    asked = {index: _requests(gpu, pinned=not shared) for index, gpu in enumerate(plan.gpus)}
+    kinds = {kind: f"{name}-{number}" for number, kind in enumerate(dict.fromkeys(filter(None, asked.values())))}
+    pods = [
+        Pod(f"{name}-gpu{index:03d}", node, tuple(_containers(instance, gpu)), {
+            "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": kinds[asked[index]]}]
+        })
+        for node in machines for index, gpu in node.gpus if asked[index]
+    ]
+    served = serving(instance, pods, name)
+    files = {
+        "claims.yaml": yaml_text(*(template(kinds[kind], dict(kind)) for kind in kinds)),
+        "kustomization.yaml": kustomization(["claims.yaml", *APPLIED]),
+    } | served.files
+    if shared:
+        return Exported(files | node_files(machines, name), (*notes(machines, name), *served.notes, STATIC))
+    label = {"label-nodes.sh": label_script(machines, partitioned=False)}
+    return Exported(files | label, (*pod_notes(), *served.notes, DYNAMIC))
+
+
+def _requests(gpu: PlannedGpu, pinned: bool) -> Requests:
+    """The requests in the claim of a GPU; empty if the GPU is idle."""
+    served = [(f"slice{position}", piece) for position, piece in enumerate(gpu.slices) if piece.replicas]
+    return tuple((name, wanted(piece, pinned)) for name, piece in served)
+
+
+def _containers(instance: Instance, gpu: PlannedGpu) -> Iterator[dict[str, Any]]:
+    """Yield the containers of all slices of a GPU, each with its slice of the claim."""
+    for position, piece in enumerate(gpu.slices):
+        name = f"slice{position}"
+        yield from containers(instance, piece, {"claims": [{"name": "gpu", "request": name}]}, f"{name}-process")
+
+
+def device_plugin(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
+    """The Deployments, their kustomization, and the files that prepare the nodes."""
+    name = prefix(plan)
+    machines = nodes(plan, gpus_per_node, name)
+    check_spread(instance, machines)
+    for index, gpu in enumerate(plan.gpus):
+        for position, piece in enumerate(gpu.slices):
+            _check(f"kubernetes-device-plugin: GPU {index}, slice {position}", piece)
+    served = serving(instance, slice_pods(instance, machines, name, _attach), name)
+    files = {"kustomization.yaml": kustomization(APPLIED)}
+    return Exported(files | served.files | node_files(machines, name), (*notes(machines, name), *served.notes))
+
+
+def _check(where: str, piece: Slice) -> None:
+    if not needs_mps(piece):
+        return
+    if group_of(piece.profile) is None:
+        raise InputError(f"{where}: the device plugin has no MPS on MIG devices, which this needs; use --to kubernetes "
+                         "or plan with mps: false in the fleet")
+    raise InputError(
+        f"{where}: the device plugin's MPS deals equal shares, on any GPU, to any pod, which is not what is planned; "
+        "use --to kubernetes"
+    )
+
+
+def _attach(piece: Slice) -> Attachment:
+    gpus = group_of(piece.profile)
+    name = "gpu" if gpus else "mig-" + piece.profile.replace("+", ".")
+    return {"limits": {f"nvidia.com/{name}": gpus or 1}}, {}

@@ -9,8 +9,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
+from provision.exporters import routing
 from provision.exporters.common import Exported, Node, nodes, slice_name
-from provision.exporters.routing import nginx
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE, GpuType
 from provision.models.plans.plan import Plan, Replica, Slice
@@ -138,8 +138,8 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
     if grouped := [node.name for node in machines if node.type.gpus > 1]:
         raise InputError(f"shell: {grouped[0]} serves groups of GPUs; use --to kubernetes")
     files = {f"{node.name}.sh": _script(instance, node) for node in machines}
-    files[nginx.FILE] = nginx.configuration(instance, _servers(machines))
-    return Exported(files, (*_use(machines), *NOTES, nginx.NOTE))
+    files[routing.FILE] = routing.configuration(instance, _servers(machines))
+    return Exported(files, (*_use(machines), *NOTES, routing.NGINX_NOTE))
 
 
 NOTES = (
@@ -179,7 +179,7 @@ def _ports(node: Node) -> Iterator[tuple[Replica, int]]:
             port += replica.processes
 
 
-def _servers(machines: Sequence[Node]) -> nginx.Servers:
+def _servers(machines: Sequence[Node]) -> routing.Servers:
     """The addresses of the processes of every workload, each with its rate."""
     found: dict[str, list[tuple[str, float]]] = {}
     for node in machines:

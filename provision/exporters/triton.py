@@ -6,8 +6,8 @@ model. Source: triton-inference-server/common, protobuf/model_config.proto.
 
 from collections.abc import Iterator
 
+from provision.exporters import routing
 from provision.exporters.common import Exported, Node, nodes, slice_name, slugs
-from provision.exporters.routing import nginx
 from provision.models.base.errors import InputError
 from provision.models.base.known import known
 from provision.models.hardware.gpu import WHOLE
@@ -73,8 +73,8 @@ def render(plan: Plan, instance: Instance, gpus_per_node: int) -> Exported:
             files[f"{server}/serve.sh"] = _script(index, position, piece, replica, name, number)
             address = f"{node.name}:{FIRST_PORT + len(PORTS) * number}"
             servers.setdefault(replica.workload, []).append((address, replica.rate_rps))
-    files[nginx.FILE] = nginx.configuration(instance, servers)
-    return Exported(files, (*NOTES, nginx.NOTE))
+    files[routing.FILE] = routing.configuration(instance, servers)
+    return Exported(files, (*NOTES, routing.NGINX_NOTE))
 
 
 NOTES = (

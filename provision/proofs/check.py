@@ -15,8 +15,7 @@ from provision.models.base.tolerances import LOOSE
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import IgniterProfiles
 from provision.models.problem.instance import THROUGHPUT, Instance
-from provision.proofs.demand import Segments, Steps, credited, least_price, rate_of
-from provision.proofs.fleet import Cut, Pool, affordable, pools_of
+from provision.proofs.demand import Cut, Pool, Segments, Steps, affordable, credited, least_price, pools_of, rate_of
 from provision.proofs.lines import MOST, MOST_UNITS, HardError, Line, unsealed
 from provision.proofs.sharing import Sharing
 

@@ -27,7 +27,7 @@ from provision.models.problem.kept_columns import KeptColumns
 from provision.replanning.forecast import expected
 from provision.replanning.replan import Replan, replan
 from provision.sweeps.run import solved
-from provision.verification.capacity import capacity_rps
+from provision.verification.deployment import capacity_rps
 from provision.verification.verify import verify
 
 

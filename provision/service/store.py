@@ -39,7 +39,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from provision import InputError
-from provision.instances.files.lock import lock_file
+from provision.instances.files.files import lock_file
 from provision.models.base.plain import finite
 from provision.service.messages import ENDED
 

@@ -16,8 +16,17 @@ from provision.models.base.errors import InputError
 from provision.models.plans.simulation_report import SimulationSettings, Switch
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import Workload
-from provision.models.traffic.arrivals import Mmpp, Poisson, Renewal, Routing, Trace, arrival_times_s, by_lot, in_turns
-from provision.models.traffic.spread import service_factors
+from provision.models.traffic.arrivals import (
+    Mmpp,
+    Poisson,
+    Renewal,
+    Routing,
+    Trace,
+    arrival_times_s,
+    by_lot,
+    in_turns,
+    service_factors,
+)
 from provision.simulation.deployment import Deployment, answers_of_all
 from provision.simulation.failure import before_failure, parts_after
 from provision.simulation.fewest import by_fewest, one_by_one, servers_of

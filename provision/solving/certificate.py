@@ -23,8 +23,7 @@ from provision.models.base.arrays import Ints
 from provision.models.base.clock import Deadline
 from provision.models.problem.instance import Instance
 from provision.proofs.check import Facts, Prices
-from provision.proofs.demand import Steps
-from provision.proofs.fleet import Cut, Pool, affordable
+from provision.proofs.demand import Cut, Pool, Steps, affordable
 from provision.proofs.lines import HardError, sealed
 from provision.solving.schedule import CERTIFICATE
 

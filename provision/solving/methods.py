@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 
 from provision.models.base.errors import InputError
-from provision.models.base.spelling import one_of
+from provision.models.base.register import one_of
 from provision.models.problem.method import Method
 
 MODULES = (
@@ -18,20 +18,18 @@ MODULES = (
     "heuristics.core.greedy",
     "heuristics.core.lns",
     "heuristics.parvagpu.parvagpu",
-    "heuristics.mig_serving.fast",
-    "heuristics.mig_serving.slow",
-    "heuristics.paris.paris",
+    "heuristics.rivals.mig_serving",
+    "heuristics.rivals.paris",
     "heuristics.igniter.igniter",
     "heuristics.gpulets.gpulets",
     "heuristics.gpulets.ideal",
-    "heuristics.nexus.nexus",
-    "heuristics.gslice.gslice",
-    "heuristics.gpulets_plus.gpulets_plus",
-    "heuristics.gslice.gslice_plus",
+    "heuristics.rivals.nexus",
+    "heuristics.rivals.gslice",
+    "heuristics.rivals.gpulets_plus",
     "heuristics.inss.bda_gpulet",
     "heuristics.inss.inss",
-    "heuristics.inferno.greedy",
-    "heuristics.melange.melange",
+    "heuristics.rivals.inferno",
+    "heuristics.rivals.melange",
     "formulations.assignment.cpsat",
     "formulations.assignment.milp",
 )

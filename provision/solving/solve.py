@@ -20,12 +20,11 @@ from provision.models.plans.result import Replay, Result
 from provision.models.plans.simulation_report import SimulationReport
 from provision.models.problem.executor import IN_PROCESS, Executor
 from provision.models.problem.instance import Instance
-from provision.models.problem.interrupts import SIGNALS, stoppable
 from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.memory import states_memory
 from provision.models.problem.method import FEATURES, Method
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Incumbent, Outcome, Search, Status, Termination
+from provision.models.problem.search import SIGNALS, Incumbent, Outcome, Search, Status, Termination, stoppable
 from provision.models.problem.stages import refuse_unequal_rates
 from provision.models.traffic.queue_tables import Limited, limited
 from provision.solving.memory import check_size, replaced, within_memory

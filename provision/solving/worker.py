@@ -25,8 +25,7 @@ from provision.models.base.clock import COMPILING, now_s, present_stop, stopping
 from provision.models.base.errors import MethodError
 from provision.models.plans.plan import Plan
 from provision.models.plans.result import Result
-from provision.models.problem.interrupts import SIGNALS
-from provision.models.problem.search import Incumbent, Outcome
+from provision.models.problem.search import SIGNALS, Incumbent, Outcome
 from provision.solving.schedule import SOLVE
 
 

@@ -12,7 +12,7 @@ from provision.instances.files.csv_cells import header
 from provision.instances.files.demand import COLUMNS, TIMES, Demand, read_demand
 from provision.instances.importers.csv_table import NEEDED, import_csv, measured_columns, read_as
 from provision.models.base.errors import InputError
-from provision.models.base.spelling import one_of
+from provision.models.base.register import one_of
 from provision.models.fitting.waves import between_error
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile

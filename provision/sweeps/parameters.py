@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from provision.instances.files.files import validate
 from provision.models.base.errors import InputError
-from provision.models.base.spelling import did_you_mean, one_of
+from provision.models.base.register import did_you_mean, one_of
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.problem.instance import Instance
 from provision.models.problem.policy import Policy

@@ -16,7 +16,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 from provision.sweeps.run import Settings, row, solved
 from provision.sweeps.table import TableRow
-from provision.verification.capacity import capacity_rps
+from provision.verification.deployment import capacity_rps
 from provision.verification.verify import verify
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 1.0)

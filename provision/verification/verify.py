@@ -24,8 +24,7 @@ from provision.models.problem.objective import cost_per_hour
 from provision.models.problem.prediction import carried_rps, predict_slice, slice_members, task_p99_ms
 from provision.models.problem.stages import as_deployed, refuse_unequal_rates
 from provision.models.problem.workload import FleetEntry, Workload
-from provision.verification.deployment import has_profile, misfits, too_many_clients
-from provision.verification.places import lost_together, misplaced
+from provision.verification.deployment import has_profile, lost_together, misfits, misplaced, too_many_clients
 from provision.verification.tokens import TokenReplays
 
 PREDICTED = set(ReplicaPrediction.model_fields)

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from provision.instances.files.csv_cells import number, numbered_rows, text, whole
-from provision.instances.importers.doubts import poor_fit
-from provision.instances.importers.importer import Imported, Importer
+from provision.instances.importers.importer import Imported, Importer, poor_fit
 from provision.instances.importers.tokens.contents import read_json, written_by
 from provision.instances.importers.tokens.server import OfServer
 from provision.models.base.arguments import local, operand

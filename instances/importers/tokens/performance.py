@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from provision.instances.files.files import refused
-from provision.instances.importers.doubts import poor_fit
+from provision.instances.importers.importer import poor_fit
 from provision.instances.importers.tokens.aiperf import read_aiperf
 from provision.instances.importers.tokens.guidellm import measured_counts, read_guidellm, read_guidellm_csv
 from provision.instances.importers.tokens.server import Server

@@ -11,7 +11,7 @@ from pydantic import model_validator
 
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Flag, PositiveCount, Record
-from provision.models.base.spelling import one_of
+from provision.models.base.register import one_of
 
 UNKNOWN_PARTS = ("kv_lora_rank", "ssm_cfg", "mamba_d_state", "linear_num_key_heads", "first_k_dense_replace")
 """Fields of configurations that tell of layers which this module does not describe."""

@@ -14,7 +14,7 @@ import yaml
 
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Fraction, NonNegative, Positive, Record
-from provision.models.base.spelling import one_of
+from provision.models.base.register import one_of
 from provision.models.performance.bands import TokenBands
 from provision.models.performance.operators.compose import MEMORY_PART
 from provision.models.performance.operators.decoder import Decoder, shipped_name

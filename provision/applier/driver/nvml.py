@@ -13,8 +13,7 @@ from typing import Any, Self
 
 import pynvml
 
-from provision.applier.driver.calls import Calls, DriverError
-from provision.applier.driver.epoch import mark
+from provision.applier.driver.calls import Calls, DriverError, mark
 from provision.applier.layout import (
     CLIENTS,
     INSTANCES,

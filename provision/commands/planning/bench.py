@@ -16,7 +16,7 @@ from provision.instances.generators.families import FAMILIES
 from provision.instances.ledger.ledger import better, entry, joined, ledger
 from provision.models.base.arguments import local, operand, option
 from provision.models.base.fields import Count, Name
-from provision.models.base.spelling import one_of
+from provision.models.base.register import one_of
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.problem.objective import objective_of
 from provision.sweeps.run import Settings, solved

@@ -24,7 +24,7 @@ from provision.models.base.arguments import local, operand, option, written
 from provision.models.base.clock import end_if_asked
 from provision.models.base.fields import Count, Flag, Name, NonNegative, Positive, PositiveCount
 from provision.models.base.known import known
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.register import did_you_mean
 from provision.models.problem.objective import cost_per_hour
 from provision.models.problem.policy import MOST_HEADROOM
 from provision.replanning.loss import after_loss, replan_lost

@@ -24,7 +24,7 @@ from provision.models.base.arguments import arguments, flag_of, local, operand, 
 from provision.models.base.clock import Deadline, Stopwatch, end_if_asked
 from provision.models.base.fields import Count, Flag, Name, Number, PositiveCount
 from provision.models.base.known import known
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.register import did_you_mean
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.tokens.data import TokenModels
 from provision.models.performance.tokens.loads import TokenCounts

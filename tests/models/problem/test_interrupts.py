@@ -8,8 +8,7 @@ import pytest
 import provision
 from provision.heuristics.core import mixing
 from provision.models.base.clock import Deadline, Stop, present_stop, stopping
-from provision.models.problem.interrupts import stoppable
-from provision.models.problem.search import Search
+from provision.models.problem.search import Search, stoppable
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from driver.layouts import create
 from driver.scenes import clear
 
 from provision.applier import Permissions, apply, difference, rollback, status
-from provision.applier.driver import epoch
+from provision.applier.driver import calls
 from provision.applier.journal import Journal
 from provision.cli import main
 from provision.models.base.errors import InputError
@@ -191,7 +191,7 @@ def test_what_others_took_away_themselves_is_not_brought_back(node, state):
 def named(node, monkeypatch, folder):
     """GPUs whose MIG devices have the UUIDs of those before them when they are made again; yields folders of /proc."""
     node.answer(0, "named")
-    monkeypatch.setattr(epoch, "CAPABILITIES", folder / "capabilities")
+    monkeypatch.setattr(calls, "CAPABILITIES", folder / "capabilities")
     return folder / "capabilities/gpu0/mig"
 
 

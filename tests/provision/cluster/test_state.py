@@ -10,7 +10,7 @@ from kube_server import A100, Kube, node, pod, replica_set, resource_claim, reso
 from prometheus_server import answering, real_prometheus
 
 from provision import InputError
-from provision.applier.cluster.fields import check_objects
+from provision.applier.cluster.wanted import check_objects
 from provision.cli import main
 from provision.cluster.importers import machine_found, read_kubernetes
 from provision.cluster.kubernetes import found_in

@@ -8,7 +8,7 @@ import yaml
 
 from provision.cli import main
 from provision.commands.verb import verdict
-from provision.models.base.spelling import did_you_mean
+from provision.models.base.register import did_you_mean
 
 MISTAKES = {
     "version": 1,

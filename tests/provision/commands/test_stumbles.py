@@ -11,7 +11,7 @@ from provision.cli import main
 from provision.commands.planning.replan import _during
 from provision.draw.verdict import sentence
 from provision.instances.ledger.ledger import ledger
-from provision.models.base.spelling import one_of
+from provision.models.base.register import one_of
 from provision.models.problem.search import Outcome
 from provision.solving.methods import methods
 from provision.sweeps.words import changes

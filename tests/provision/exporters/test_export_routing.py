@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import provision
 from provision.exporters.common import slugs
 from provision.exporters.export import TARGETS
-from provision.exporters.routing.routes import weights
+from provision.exporters.routing import weights
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 
 NAME = {"type": "string", "pattern": "^[a-z]([a-z0-9-]*[a-z0-9])?$", "maxLength": 63}

@@ -18,8 +18,7 @@ from provision import proofs
 from provision.cli import main
 from provision.models.performance.igniter import solo_terms, together
 from provision.proofs.check import Facts, check
-from provision.proofs.demand import least_price
-from provision.proofs.fleet import Cut, Pool, affordable
+from provision.proofs.demand import Cut, Pool, affordable, least_price
 from provision.proofs.lines import HardError, RefusedError, sealed
 from provision.proofs.sharing import Sharing
 from provision.solving.certificate import certificate_of

@@ -11,7 +11,7 @@ from provision.models.problem.search import Outcome, Search
 from provision.solving.policies import surviving
 from provision.solving.schedule import DETOURS
 from provision.sweeps.parameters import changed
-from provision.verification.capacity import capacity_rps
+from provision.verification.deployment import capacity_rps
 
 auto = import_module("provision.solving.auto")
 

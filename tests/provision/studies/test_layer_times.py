@@ -19,10 +19,17 @@ from provision.models.cpu.cpu import alone_s
 from provision.models.cpu.layers import Layer, Network, conv, dense, depthwise
 from provision.models.cpu.networks import MEASURED_TOKENS, networks
 from provision.models.cpu.times import LayerTimes, MeasuredCpu, by_level, fit_proxy
-from provision.studies.veltair import layer_times as cpu
-from provision.studies.veltair.layer_times import read_layer_times, shipped_layer_times
-from provision.studies.veltair.layer_timing import Setting, jobs, measure, settings
-from provision.studies.veltair.layer_work import versions_of, work
+from provision.studies import layers as cpu
+from provision.studies.layers import (
+    Setting,
+    jobs,
+    measure,
+    read_layer_times,
+    settings,
+    shipped_layer_times,
+    versions_of,
+    work,
+)
 
 MACHINE = {"cpu": "test", "cores": 4, "l3_mib": 32.0, "torch": "2"}
 TRUTH = cpu_of((90e9, 20e9, 8e-6), 4)

@@ -7,8 +7,8 @@ import pytest
 
 from provision.cli import main
 from provision.heuristics.veltair.veltair import Machine
-from provision.studies.veltair.shapes import shapes
-from provision.studies.veltair.study import LOADS, RATES_RPS, Study
+from provision.studies.shapes import shapes
+from provision.studies.study import LOADS, RATES_RPS, Study
 
 PNG = b"\x89PNG"
 

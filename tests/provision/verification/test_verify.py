@@ -6,7 +6,7 @@ from tiny_plans import BIG, SMALL, kinds, make_instance, plan, replica
 
 import provision
 from provision.models.plans.plan import PlannedGpu, Replica, Slice
-from provision.verification.capacity import capacity_rps
+from provision.verification.deployment import capacity_rps
 
 
 def test_good_plan_holds_with_its_totals():

@@ -8,7 +8,7 @@ from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.measured_segments import MeasuredSegments
 from provision.models.plans.plan import Plan, PlannedGpu, Slice
 from provision.models.problem.policy import Survive
-from provision.verification.capacity import capacity_rps
+from provision.verification.deployment import capacity_rps
 
 LATE = Slice(profile="1g.10gb", replicas=(replica(batch=8, processes=2),))
 WHOLE = Slice(profile="whole", replicas=(replica(400.0),))

@@ -81,13 +81,13 @@ class Node:
 
         from driver.build import library
         from driver.inside import within  # not at the top: a program that is run as a module may not be imported first
-        from provision.applier.driver import epoch
+        from provision.applier.driver import calls
 
         with (
             mock.patch.dict(os.environ, self.environment()),
             mock.patch.object(pynvml, "nvmlLib", CDLL(str(library() / "libnvidia-ml.so.1"))),
             mock.patch.dict(pynvml._nvmlGetFunctionPointer_cache, clear=True),
-            mock.patch.object(epoch, "BOOT", self.folder / "boot_id"),
+            mock.patch.object(calls, "BOOT", self.folder / "boot_id"),
             mock.patch("subprocess.run", within(self.folder)) if inside else contextlib.nullcontext(),
         ):
             yield

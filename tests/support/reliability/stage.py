@@ -15,7 +15,7 @@ from driver.direct import DirectCalls
 from driver.scenes import clear, make
 
 from provision.applier import Permissions, apply, locks, rollback, status
-from provision.applier.driver import changes, epoch, nvml
+from provision.applier.driver import calls, changes, nvml
 from provision.applier.driver.calls import DriverError
 from provision.applier.journal import Journal
 from provision.applier.products import names_type
@@ -115,7 +115,7 @@ class Stage:
         self.real_destroy, patience_s = real, 0.1 if self.node else 0.3
         with contextlib.ExitStack() as patched:
             for module, name, value in (
-                (pynvml, "nvmlGpuInstanceDestroy", destroy), (epoch, "BOOT", self.boot), (locks, "SETTLE_S", 0.0),
+                (pynvml, "nvmlGpuInstanceDestroy", destroy), (calls, "BOOT", self.boot), (locks, "SETTLE_S", 0.0),
                 (nvml, "SEEN_S", patience_s), (changes, "FREE_S", patience_s), (servers, "SETTLE_S", 0.05),
                 (nvml, "LOOK_AGAIN_S", 0.02), (changes, "POLL_S", 0.02),
             ):

@@ -1,1 +1,0 @@
-"""The heuristics of MIG-serving (Tan et al. 2021)."""

@@ -1,1 +1,0 @@
-"""The heuristics of Nexus (SOSP 2019)."""

@@ -1,1 +1,0 @@
-"""The heuristic of PARIS (DAC 2022)."""
