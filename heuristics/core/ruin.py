@@ -63,14 +63,13 @@ def shuffle(numbers: Ints, draw: np.random.Generator) -> None:
 
 @inner
 def refill(tables: SliceTables, state: State, gpus: Ints, factor: Floats, draw: np.random.Generator) -> None:
-    """Empty some slices of some GPUs and fill them again: of each GPU a random one, and half of the others."""
+    """Empty some slices of some GPUs and fill them again: half of them, or the slice of a GPU that has only one."""
     places, many = state.slice_type.shape[1], 0
     chosen = np.empty(len(gpus) * places, np.int64)
     for gpu in gpus:
         there = np.flatnonzero(state.slice_type[gpu] != NONE)
-        sure = there[int(len(there) * draw.random())] if len(there) else NONE
         for place in there:
-            if place == sure or draw.random() < 0.5:
+            if len(there) == 1 or draw.random() < 0.5:
                 vacate(tables, state, gpu, place)
                 chosen[many] = gpu * places + place
                 many += 1
