@@ -90,7 +90,8 @@ class KnapsackOracle(ABC):
         """Patterns of a value above a floor; see ``PatternOracle.price``."""
         step = min(effort, len(self.planned) - 1)
         found = self._patterns(self.planned[step], np.where(self.able, values, 0), self.copies, floor)
-        worth = max((int(values[list(pattern)].sum()) for pattern in (*found, *self.seeds())), default=0)
+        alone = values[[role for (role,) in self.seeds()]]
+        worth = max([int(alone.max(initial=0)), *(int(values[list(pattern)].sum()) for pattern in found)])
         most = max(self._most(self.bounded[step], values, floor), worth)
         return Priced(found, most, most <= max(worth, floor) or step == len(self.planned) - 1)
 
