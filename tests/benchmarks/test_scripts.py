@@ -27,6 +27,7 @@ CASES = {
     "fits/fit_inss.py": "--out {out}",
     "fit_operators.py": "{samples}/operators --out {out}/operators.yaml",
     "fit_parvagpu.py": "{samples}/parvagpu --out {out}/data.yaml",
+    "gate.py": "--cases half_slo:0:1:1 --time-limit 0.5 --method greedy --out {out}/gate.jsonl",
     "fuzz.py": "--instances 1 --workers 1 --time-limit 1",
     "interference.py": "--sizes 3 --methods greedy --time-limit 1",
     "isolated.py": "--first 1 --time-limit 1",
