@@ -49,7 +49,7 @@ def drawn_from(case: str, folder: Path) -> Iterator[tuple[str, Instance]]:
     """The names and instances of a case."""
     kind, *parts = case.split(":")
     if kind == "shipped":
-        yield from ((name, provision.read(name)) for name in provision.instances())
+        yield from ((name, provision.read(name)) for name in provision.shipped_instances())
     elif kind == "scale":
         found = scale.instance_of(parts[0], int(parts[1]), folder)
         yield case, found if isinstance(found, Instance) else provision.read(found)
