@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.instances.files.csv_cells import number, numbered_rows
-from provision.models.fitting import lwr
 from provision.models.fitting.colocation import FOLDS, Pairs
+from provision.models.fitting.latency_models import LocalRegression, fit_lwr
 from provision.models.fitting.profile_points import ProfilePoints
 from provision.models.fitting.waves import SoloRuns
 from provision.models.hardware.gpu import WHOLE
@@ -113,11 +113,11 @@ def _each_model(pairs: Pairs, times: Callable[[str, np.ndarray, np.ndarray], np.
     return found
 
 
-def _regression(runs: SoloRuns) -> tuple[lwr.LocalRegression, np.ndarray]:
+def _regression(runs: SoloRuns) -> tuple[LocalRegression, np.ndarray]:
     """Locally weighted regression by InSS's protocol, and the mask of the 16 runs that it saw."""
     seen = np.isin(runs.batch, LWR_BATCHES) & np.isin(np.rint(100 * runs.sm_share), LWR_PERCENT)
     some, one = runs.take(seen), np.ones(int(seen.sum()))
-    return lwr.fit(ProfilePoints(some.batch, one, some.sm_share, one, some.latency_ms)), seen
+    return fit_lwr(ProfilePoints(some.batch, one, some.sm_share, one, some.latency_ms)), seen
 
 
 def lwr_errors(tables: Tables) -> np.ndarray:

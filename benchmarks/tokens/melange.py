@@ -20,7 +20,7 @@ from provision.heuristics.rivals.inferno import Choice, choose, replicas
 from provision.heuristics.rivals.melange import Allocation, Pool, Service, allocate, bin_of, buckets_of
 from provision.instances.files.csv_cells import numbered_rows, whole
 from provision.instances.importers.tokens.iterations import read_splitwise, timed_iterations
-from provision.models.fitting.token_iterations import fit_iterations
+from provision.models.fitting.operators.costs import fit_iterations
 from provision.models.hardware.prices import list_price
 from provision.models.performance.tokens.batching import replay
 from provision.models.performance.tokens.lengths import Lengths, RequestTokens

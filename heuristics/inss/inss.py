@@ -33,7 +33,7 @@ from provision.instances.files.files import FilePath
 from provision.instances.importers.pairs import read_alone
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.errors import InputError, UnsupportedError
-from provision.models.fitting import lwr
+from provision.models.fitting.latency_models import fit_lwr
 from provision.models.fitting.profile_points import ProfilePoints
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import solo_terms
@@ -61,7 +61,7 @@ def regressed_ms(path: str, system: System) -> dict[str, Floats]:
     for name in sorted({one.model for one in system.instance.workloads}):
         run, terms = runs[name], solo_terms(data, name, batch, share)
         one = np.ones(len(run.batch))
-        fitted = lwr.fit(ProfilePoints(run.batch, one, run.sm_share, one, run.latency_ms))
+        fitted = fit_lwr(ProfilePoints(run.batch, one, run.sm_share, one, run.latency_ms))
         latency_ms = fitted.latency_ms(batch, np.ones_like(batch), share)
         rest_ms = terms.load_ms + terms.feedback_ms + terms.scheduling_ms
         found[name] = np.maximum(latency_ms - rest_ms, 1e-3).reshape(-1, len(shares))

@@ -7,8 +7,8 @@ import numpy as np
 
 from provision.models.base.arrays import Floats, Ints
 from provision.models.fitting import closed_network as fit_closed_network
-from provision.models.fitting import igniter_slices, interpolated_table, lwr
 from provision.models.fitting.design import farthest_points
+from provision.models.fitting.latency_models import fit_igniter_slices, fit_lwr, fit_table
 from provision.models.fitting.profile_points import Indices, ProfilePoints
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.closed_network import ClosedNetwork
@@ -75,7 +75,7 @@ def _spread_out(points: ProfilePoints, count: int, population: Sequence[ClosedNe
 
 FAMILIES = {
     "closed-network": Family(fit_closed_network.fit, _telling),
-    "igniter": Family(_alone(igniter_slices.fit), fit_closed_network.choose),
-    "lwr": Family(_alone(lwr.fit), _spread_out),
-    "table": Family(_alone(interpolated_table.fit), _spread_out),
+    "igniter": Family(_alone(fit_igniter_slices), fit_closed_network.choose),
+    "lwr": Family(_alone(fit_lwr), _spread_out),
+    "table": Family(_alone(fit_table), _spread_out),
 }

@@ -16,7 +16,7 @@ from provision.instances.importers.tokens.server import OfServer
 from provision.models.base.arguments import local, operand
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Name, NonNegative, Positive, PositiveCount, Record
-from provision.models.fitting.token_iterations import TimedIteration
+from provision.models.fitting.operators.costs import TimedIteration
 
 TIMES = ("prefill", "decoding")
 
@@ -110,7 +110,7 @@ class Rows(OfServer):
     def fitted(self, rows: Sequence[TimedIteration], source: str) -> Imported:
         """Performance data that is fitted to timed iterations."""
         from provision.instances.importers.tokens.performance import performance_of
-        from provision.models.fitting.token_iterations import fit_iterations
+        from provision.models.fitting.operators.costs import fit_iterations
 
         fit = fit_iterations(rows)
         return Imported(performance_of(fit.costs, self.measured(), source), (

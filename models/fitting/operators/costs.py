@@ -1,11 +1,18 @@
-"""Fits the coefficients of data kind `tokens` to the times of iterations that were composed of operators."""
+"""Fits the coefficients of data kind `tokens` to the times of iterations: of those that were composed of operators, or
+of single timed ones, each of prompts alone or of decoding alone.
 
+The fit uses least squares on logarithms with a robust loss, because tables of measured iterations contain rows in which
+memory ran short.
+"""
+
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import least_squares
 
 from provision.models.base.arrays import Floats
+from provision.models.base.errors import InputError
 from provision.models.performance.operators.compose import Iterations, Served, iteration_ms
 from provision.models.performance.tokens.step import TokenCosts
 
@@ -28,6 +35,31 @@ MOST_ACTIVE = 0.9
 """The largest fraction of the experts that a token may take."""
 REACH = 12.0
 """The largest change of a coefficient's logarithm from the start of the fit."""
+TIMED = {"weights": 20.0, "token": 0.1, "sequence": 0.05, "context": 1e-4, "prefill": 1.0, "attended": 1e-5}
+"""The coefficients that single timed iterations determine, with the start values of their fit, in ms."""
+LEAST = 1e-3
+"""The least value of such a coefficient, as a fraction of its start value."""
+
+
+class TimedIteration(NamedTuple):
+    """One timed iteration: the number of sequences, and per sequence the tokens in its KV cache and its prompt tokens.
+
+    If ``prompt`` is 0, every sequence decodes one token.
+    """
+
+    sequences: int
+    context: float
+    prompt: int
+    time_ms: float
+
+
+class IterationFit(NamedTuple):
+    """The fitted coefficients, and the median relative errors on iterations with prompts and on iterations that decode.
+    """
+
+    costs: TokenCosts
+    prompt_error: float
+    decode_error: float
 
 
 class CostsFit(NamedTuple):
@@ -46,17 +78,44 @@ def fit_costs(served: Served) -> CostsFit:
     times_ms = iteration_ms(served, given)
     rows = np.array([np.asarray(one, float) for one in given])
     begin = _begin(served)
-
-    def errors(logs: Floats) -> Floats:
-        return np.log(_times_ms(np.exp(logs), rows) / times_ms)
-
     most = begin + REACH
     most[DENSE + 1 :] = np.log(MOST_ACTIVE)
-    found = least_squares(errors, begin, loss="soft_l1", f_scale=ROBUST, bounds=(begin - REACH, most))
-    off = np.abs(np.expm1(errors(found.x)))
-    nothing = TokenCosts(*([0.0] * len(TokenCosts._fields)))
-    costs = nothing._replace(**dict(zip(FITTED, np.exp(found.x).tolist(), strict=False)))
+    costs, off = _closest(FITTED[: len(begin)], begin, (begin - REACH, most), rows, times_ms)
     return CostsFit(costs, float(np.median(off)), float(np.quantile(off, 0.9)))
+
+
+def fit_iterations(timed: Sequence[TimedIteration]) -> IterationFit:
+    """Fit the coefficients to timed iterations. Raises InputError if there are fewer rows than coefficients, or only
+    prompts, or only decodes.
+    """
+    prompts = np.array([one.prompt > 0 for one in timed])
+    if len(timed) < len(TIMED) or prompts.all() or not prompts.any():
+        raise InputError(f"{len(timed)} timed iterations do not tell what prompts and decodes take; give at least "
+                         f"{len(TIMED)}, of both")
+    sequences, cached, prompt, times_ms = np.array(timed, float).T
+    pairs = sequences * prompt * (cached + (prompt + 1) / 2)
+    rows = np.array([np.where(prompts, 0, sequences), cached, sequences * prompt, pairs])
+    begin = np.log(list(TIMED.values()))
+    costs, off = _closest(tuple(TIMED), begin, (begin + np.log(LEAST), np.inf), rows, times_ms)
+    return IterationFit(costs, float(np.median(off[prompts])), float(np.median(off[~prompts])))
+
+
+def _closest(names: Sequence[str], begin: Floats, bounds: tuple[Floats, Floats | float], rows: Floats, times_ms: Floats
+             ) -> tuple[TokenCosts, Floats]:
+    """The coefficients of these names that are closest to the times of iterations, the others 0; and the relative
+    errors. ``begin`` and ``bounds`` are logarithms, and the columns of ``rows`` are iterations.
+    """
+    places = [FITTED.index(name) for name in names]
+
+    def errors(logs: Floats) -> Floats:
+        costs = np.zeros(len(FITTED))
+        costs[places] = np.exp(logs)
+        return np.log(_times_ms(costs, rows) / times_ms)
+
+    found = least_squares(errors, begin, loss="soft_l1", f_scale=ROBUST, bounds=bounds)
+    nothing = TokenCosts(*([0.0] * len(TokenCosts._fields)))
+    costs = nothing._replace(**dict(zip(names, np.exp(found.x).tolist(), strict=True)))
+    return costs, np.abs(np.expm1(errors(found.x)))
 
 
 def _grid(kv_tokens: int) -> Iterations:
@@ -89,8 +148,7 @@ def _begin(served: Served) -> Floats:
 
 def _times_ms(costs: Floats, rows: Floats) -> Floats:
     """(rows,), the times of iterations in ms by the formula of `tokens.step`."""
-    step, weights, token, several, sequence, context, prefill, attended = costs[:DENSE]
-    experts, active = costs[DENSE:] if len(costs) > DENSE else (0.0, 0.0)
+    step, weights, token, several, sequence, context, prefill, attended, experts, active = costs
     sequences, cached, prompt, pairs = rows
     shared = np.maximum(weights, token * (sequences + prompt))
     batched = several * (1 - 1 / np.maximum(sequences, 1)) + sequence * sequences

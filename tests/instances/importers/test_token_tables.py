@@ -14,7 +14,7 @@ from provision.instances.importers.tokens.inferno_instance import inferno_instan
 from provision.instances.importers.tokens.iterations import read_muxserve, read_splitwise, timed_iterations
 from provision.instances.importers.tokens.wva import read_wva
 from provision.models.base.errors import InputError
-from provision.models.fitting.token_iterations import FITTED, TimedIteration, fit_iterations
+from provision.models.fitting.operators.costs import FITTED, TimedIteration, fit_iterations
 from provision.models.performance.tokens import step
 from provision.models.performance.tokens.step import TokenCosts
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice

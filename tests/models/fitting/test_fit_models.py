@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provision.models.base.errors import InputError
-from provision.models.fitting import few_points, igniter_slices, interpolated_table, lwr
+from provision.models.fitting import few_points, latency_models
 from provision.models.fitting.design import LEAST_GAIN, NOISE, d_optimal, farthest_points, log_jacobians
 from provision.models.fitting.families import FAMILIES, population
-from provision.models.fitting.igniter_slices import IgniterSlices
+from provision.models.fitting.latency_models import IgniterSlices, fit_igniter_slices, fit_lwr, fit_table
 from provision.models.fitting.profile import LEAST_POINTS, choose, fit_profile
 from provision.models.fitting.profile_points import ProfilePoints, profile_points
 from provision.models.fitting.proposal import propose
@@ -41,7 +41,7 @@ def power_law(grid=GRID):
 def test_igniters_form_recovers_its_own_coefficients():
     known = IgniterSlices(0.001, 0.2, 1.5, 2.0, 0.3, 0.1, 0.01, 0.05, 0.1)
     points = points_of(known)
-    fitted = igniter_slices.fit(points)
+    fitted = fit_igniter_slices(points)
     assert fitted.latency_ms(*points.where) == pytest.approx(points.latency_ms, rel=1e-3)
     assert (fitted.k2_ms, fitted.k4_share, fitted.cache_base) == pytest.approx((0.2, 0.05, 0.1), rel=0.05)
 
@@ -54,7 +54,7 @@ def test_igniters_form_is_equation_11_for_a_lone_process():
 
 def test_local_regression_is_exact_where_logarithms_are_linear():
     points = power_law()
-    model = lwr.fit(points.take(slice(None, None, 2)))
+    model = fit_lwr(points.take(slice(None, None, 2)))
     assert model.latency_ms(*points.where) == pytest.approx(points.latency_ms, rel=0.01)
 
 
@@ -62,7 +62,7 @@ def test_local_regression_follows_its_neighbours_not_the_far_ones():
     batch = 2.0 ** np.arange(10)
     ones = np.ones(10)
     bent = ProfilePoints(batch, ones, ones, ones, np.where(batch < 32, 5.0, 5.0 * (batch / 32) ** 2))
-    near = lwr.LocalRegression(lwr._places(*bent.where), np.log(bent.latency_ms), span=0.5)
+    near = latency_models.LocalRegression(latency_models._places(*bent.where), np.log(bent.latency_ms), span=0.5)
     assert near.latency_ms(batch[:1], ones[:1], ones[:1])[0] == pytest.approx(5, rel=0.01)
     flat = near._replace(span=2.0).latency_ms(batch[:1], ones[:1], ones[:1])[0]
     assert abs(flat / 5 - 1) > 0.2
@@ -74,12 +74,12 @@ def test_a_table_is_exact_at_measured_points(seed, count):
     random = np.random.default_rng(seed)
     points = GRID._replace(latency_ms=random.uniform(1, 100, len(KEYS)))
     some = points.take(random.choice(len(KEYS), count, replace=False))
-    assert interpolated_table.fit(some).latency_ms(*some.where) == pytest.approx(some.latency_ms)
+    assert fit_table(some).latency_ms(*some.where) == pytest.approx(some.latency_ms)
 
 
 def test_a_table_is_linear_in_logarithms_between_points():
     points = GRID._replace(latency_ms=np.random.default_rng(0).uniform(1, 100, len(KEYS)))
-    table, by_key = interpolated_table.fit(points), dict(zip(KEYS, points.latency_ms, strict=True))
+    table, by_key = fit_table(points), dict(zip(KEYS, points.latency_ms, strict=True))
     [between] = table.latency_ms(np.array([2.0]), np.array([2.0]), np.array([2.0]))
     assert between == pytest.approx(np.sqrt(by_key["2g.20gb", 1, 2] * by_key["2g.20gb", 4, 2]))
 
@@ -87,7 +87,7 @@ def test_a_table_is_linear_in_logarithms_between_points():
 def test_a_table_with_holes_continues_straight_lines():
     points = power_law()
     holes = np.random.default_rng(1).random(len(KEYS)) < 0.4
-    found = interpolated_table.fit(points.take(~holes)).latency_ms(*points.where)
+    found = fit_table(points.take(~holes)).latency_ms(*points.where)
     assert found == pytest.approx(points.latency_ms, rel=0.05)
 
 
