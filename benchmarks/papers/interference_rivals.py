@@ -6,12 +6,11 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.instances.files.csv_cells import number, numbered_rows
-from provision.models.fitting.colocation import FOLDS, Pairs
+from provision.models.fitting.colocation import FOLDS, Pairs, fit_pairwise
 from provision.models.fitting.latency_models import LocalRegression, fit_lwr
 from provision.models.fitting.profile_points import ProfilePoints
 from provision.models.fitting.waves import SoloRuns
 from provision.models.hardware.gpu import WHOLE
-from provision.models.performance import pairwise
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.fitted_networks import relative_errors
 from provision.models.performance.operating_points import Member
@@ -77,7 +76,7 @@ def _linear_errors(tables: Tables, seen: Pairs, judged: Pairs) -> np.ndarray:
     """(pairs, 2) errors of a linear model fitted to some pairs, on others."""
     alone_ms, used = _beside(tables, seen)
     l2_own, l2_other, dram_own, dram_other = used
-    model = pairwise.fit(l2_own, l2_other, dram_own, dram_other, seen.latency_ms.ravel() / alone_ms)
+    model = fit_pairwise(l2_own, l2_other, dram_own, dram_other, seen.latency_ms.ravel() / alone_ms)
     alone_ms, used = _beside(tables, judged)
     return relative_errors(alone_ms * model.slowdown(*used), judged.latency_ms.ravel()).reshape(judged.batch.shape)
 

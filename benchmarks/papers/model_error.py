@@ -16,8 +16,8 @@ from provision.draw.output import print_table
 from provision.instances.importers.parvagpu import GPU
 from provision.instances.importers.parvagpu_profiles import read_profiles
 from provision.models.fitting.families import FAMILIES
+from provision.models.fitting.few_points import propose
 from provision.models.fitting.profile import choose, fit_profile
-from provision.models.fitting.proposal import propose
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.fitted_networks import fitted_error
 

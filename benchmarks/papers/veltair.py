@@ -29,8 +29,7 @@ from provision.heuristics.veltair.profile import PLANNED
 from provision.heuristics.veltair.veltair import PREMA, PREMA_PRINTED, Machine
 from provision.heuristics.veltair.versions import candidates_of, levels_s
 from provision.models.cpu.cpu import CALIBRATED, CPUS, PUBLISHED
-from provision.models.cpu.layers import conv
-from provision.models.cpu.networks import BERT_TOKENS, networks
+from provision.models.cpu.layers import BERT_TOKENS, conv, networks
 from provision.studies.shapes import shapes
 from provision.studies.study import FIGURES, MIX, Study
 

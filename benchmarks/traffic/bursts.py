@@ -16,8 +16,8 @@ import numpy as np
 
 from provision.draw.output import print_table
 from provision.models.traffic.bursts import steps
+from provision.models.traffic.queue_replays import late_by_part
 from provision.models.traffic.queueing import Queueing
-from provision.models.traffic.replica_kernels import late_by_part
 from provision.models.traffic.rule import Traffic
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "papers"))

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from provision.models.base.compiled import compiled
-from provision.models.traffic.replica_kernels import due, taken
+from provision.models.traffic.queue_replays import due, taken
 
 
 @compiled

@@ -16,8 +16,7 @@ from scipy.optimize import least_squares
 from provision.heuristics.veltair.versions import candidates_of
 from provision.models.base.arrays import Floats
 from provision.models.cpu.cpu import PUBLISHED, Cpu, core_scaling
-from provision.models.cpu.layers import Network
-from provision.models.cpu.networks import BERT_TOKENS, MEASURED_TOKENS, networks
+from provision.models.cpu.layers import BERT_TOKENS, MEASURED_TOKENS, Network, networks
 from provision.models.cpu.times import LayerTimes
 
 COMPARED = ("network", "layer", "version", "cores", "measured_ms", "predicted_ms", "error")

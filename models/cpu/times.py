@@ -14,8 +14,7 @@ from pydantic import Field, model_validator
 
 from provision.models.base.fields import Fraction, Name, NonNegative, Number, Positive, PositiveCount, Record, Text
 from provision.models.base.fields import Version as FileVersion
-from provision.models.cpu.layers import Layer
-from provision.models.cpu.networks import MEASURED_TOKENS, networks
+from provision.models.cpu.layers import MEASURED_TOKENS, Layer, networks
 
 Level = Annotated[Number, Field(ge=0, le=1)]
 

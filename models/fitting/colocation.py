@@ -1,4 +1,5 @@
 """Fits co-location data: first the times alone, then interference to measured pairs; held-out pairs give the errors.
+Also fits gpu-lets' linear model of interference (ATC 2022, section 4.4).
 
 The sensitivities of batches and the demands of neighbours are fitted by alternating least squares. The times alone are
 known. The excess time of a batch beside a neighbour is a sum over resources of the batch's sensitivity times the
@@ -11,8 +12,9 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import nnls
+from scipy.optimize import least_squares, nnls
 
+from provision.models.base.arrays import Floats
 from provision.models.base.errors import InputError
 from provision.models.fitting.igniter import rounded
 from provision.models.fitting.left_out import distributions
@@ -21,6 +23,7 @@ from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.bands import ErrorBands
 from provision.models.performance.colocation import ColocatedModel, Colocation, SoloTime, Terms, solo_terms, together
 from provision.models.performance.fitted_networks import FittedError, fitted_error, relative_errors
+from provision.models.performance.gpulets import GpuletInterference
 
 PULL = 0.002
 """The weight of the penalty that pulls coefficients to 0, in squared relative error; it decides if too few pairs
@@ -279,3 +282,35 @@ def _beside(bare: Colocation, pairs: Pairs) -> Beside:
     alone_ms = _terms(bare, pairs).solo_ms
     columns = (model, model[:, ::-1], alone_ms, pairs.latency_ms, load[:, ::-1])
     return Beside(*(column.ravel() for column in columns))
+
+
+NOISE = 0.05
+"""The residual from which on the robust fit treats a measured slowdown as an outlier."""
+
+
+def fit_pairwise(l2_own: Floats, l2_other: Floats, dram_own: Floats, dram_other: Floats,
+                 slowdown: Floats) -> GpuletInterference:
+    """Fit gpu-lets' coefficients to measured pairs by robust least squares, with c1 to c4 not below 0.
+
+    Parameters
+    ----------
+    l2_own, l2_other, dram_own, dram_other
+        The utilisations of each model alone as fractions, shape (pairs,).
+    slowdown
+        The latencies beside the other model divided by the latencies alone, shape (pairs,).
+
+    Raises
+    ------
+    InputError
+        If the pairs do not determine all five coefficients.
+    """
+    terms = np.column_stack([l2_own, l2_other, dram_own, dram_other, np.ones(len(slowdown))])
+    if np.linalg.matrix_rank(terms) < terms.shape[1]:
+        raise InputError(f"{len(slowdown)} pairs do not tell five coefficients apart; measure more different ones")
+    linear, low = np.linalg.lstsq(terms, slowdown, rcond=None)[0], np.array([0, 0, 0, 0, -np.inf])
+
+    def residuals(coefficients: Floats) -> Floats:
+        return (terms @ coefficients - slowdown) / NOISE
+
+    found = least_squares(residuals, np.maximum(linear, low), bounds=(low, np.inf), loss="soft_l1").x
+    return GpuletInterference(**dict(zip(GpuletInterference.model_fields, found.tolist(), strict=True)))

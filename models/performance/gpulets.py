@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal, Protocol, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from provision.models.base.arrays import Floats
 from provision.models.base.fields import Fraction, Name, NonNegative, Number, PositiveCount, Record, Text
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import WHOLE, gpu_type
@@ -36,6 +37,13 @@ class GpuletInterference(Record):
     dram_own: Number
     dram_other: NonNegative
     constant: Number
+
+    def slowdown(self, l2_own: Floats, l2_other: Floats, dram_own: Floats, dram_other: Floats) -> Floats:
+        """The slowdowns by utilisations, which are fractions, each of a model alone at the share that it has in a
+        pair.
+        """
+        own, other = self.l2_own * l2_own + self.dram_own * dram_own, self.l2_other * l2_other
+        return own + other + self.dram_other * dram_other + self.constant
 
 
 class GpuletModel(Record):

@@ -7,15 +7,22 @@ arrival rate divided by the throughput with full batches.
 A replay estimates the fraction of late requests, and the variation between its parts gives a standard error. A patience
 is accepted when the fraction is below its limit by ``CERTAINTY`` standard errors. Therefore the patience found errs on
 the long side. This margin is statistical; nothing is proven.
+
+Replays one replica by compiled code: a dynamic batcher in front of processes that run batches independently.
+
+Times are in units of the hold time, which is how long a full batch occupies its process.
 """
 
+import math
 from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import scipy
 
+from provision.models.base.compiled import compiled, inner
 from provision.models.base.errors import InputError
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.traffic.arrivals import (
     POISSON,
     Mmpp,
@@ -26,7 +33,6 @@ from provision.models.traffic.arrivals import (
     trace_shape,
     unit_times,
 )
-from provision.models.traffic.replica_kernels import late_by_part
 
 REQUESTS = 2**20
 """The number of requests of a replay."""
@@ -177,3 +183,81 @@ def _sample(queue: Queue, requests: int, seed: int, per_budget: float) -> np.nda
 @lru_cache(maxsize=8)
 def _factors(cv: float, count: int, seed: int) -> np.ndarray:
     return service_factors(cv, count, np.random.default_rng(seed + 1))
+
+
+@compiled
+def late_by_part(
+    arrivals: np.ndarray,
+    batch: int,
+    processes: int,
+    delay: float,
+    allowed: float,
+    fixed_share: float,
+    factors: np.ndarray,
+    parts: int,
+) -> np.ndarray:
+    """Return the fraction of requests whose latency exceeds ``allowed``, in each part of a replay.
+
+    A batch of n requests takes ``fixed_share + (1 - fixed_share) * n / batch`` times its factor. An idle process starts
+    the next batch as soon as the batch is full or its oldest request has waited for ``delay``.
+
+    Parameters
+    ----------
+    arrivals
+        Arrival times, ascending, shape (requests,).
+    batch, processes
+        The most requests of a batch, and the number of processes.
+    delay
+        The longest time that a request waits for its batch to fill while a process is idle.
+    allowed
+        The latency above which a request is late; 1 is the latency of a full batch that starts at once.
+    fixed_share
+        The fraction of a full batch's time that a batch of any size takes.
+    factors
+        Factors on the times of successive batches, shape (any,); after the last factor the first is used again.
+    parts
+        The number of parts, each with the same number of requests.
+
+    Returns
+    -------
+    ndarray
+        The fractions, shape (parts,).
+    """
+    idle_from = np.zeros(processes)
+    late = np.zeros(parts)
+    each = math.ceil(len(arrivals) / parts)
+    head, started = 0, 0
+    while head < len(arrivals):
+        process = np.argmin(idle_from)
+        now = max(idle_from[process], due(arrivals, head, batch, delay))
+        size = taken(arrivals, head, batch, now)
+        takes = (fixed_share + (1 - fixed_share) * size / batch) * factors[started % len(factors)]
+        idle_from[process] = now + takes
+        latest = now + takes - allowed * (1 + TOLERANCE)
+        at = head
+        while at < head + size and arrivals[at] < latest:
+            late[at // each] += 1
+            at += 1
+        head += size
+        started += 1
+    for part in range(parts):
+        late[part] /= max(1, min(each, len(arrivals) - part * each))
+    return late
+
+
+@inner
+def due(arrivals: np.ndarray, head: int, batch: int, delay: float) -> float:
+    """The time at which the batch that begins with request ``head`` may start: when it is full, or ``delay`` has
+    passed.
+    """
+    waited = arrivals[head] + delay
+    return min(waited, arrivals[head + batch - 1]) if head + batch <= len(arrivals) else waited
+
+
+@inner
+def taken(arrivals: np.ndarray, head: int, batch: int, now: float) -> int:
+    """The number of requests in a batch that begins with request ``head`` and starts at time ``now``."""
+    size, most = 1, min(batch, len(arrivals) - head)
+    while size < most and arrivals[head + size] <= now:
+        size += 1
+    return size

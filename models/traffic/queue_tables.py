@@ -36,8 +36,7 @@ import numpy as np
 from provision.models.base.arrays import Floats
 from provision.models.base.clock import NEVER, Deadline
 from provision.models.base.kept import kept, on_disk
-from provision.models.traffic import arrivals, queue_replays, replica_kernels
-from provision.models.traffic import arrivals as arrivals_module
+from provision.models.traffic import arrivals, queue_replays
 from provision.models.traffic.arrivals import Trace, trace_shape
 from provision.models.traffic.queue_replays import REQUESTS, Queue, least_patience
 
@@ -258,7 +257,7 @@ def _tell(queue: Queue) -> None:
 @lru_cache(maxsize=1)
 def _version() -> str:
     """A digest of the source of all modules that a curve depends on."""
-    sources = (replica_kernels, queue_replays, arrivals_module, arrivals, sys.modules[__name__])
+    sources = (queue_replays, arrivals, sys.modules[__name__])
     return sha256("".join(map(getsource, sources)).encode()).hexdigest()
 
 

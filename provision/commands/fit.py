@@ -23,12 +23,11 @@ from provision.models.base.arguments import local, operand, written
 from provision.models.base.known import known
 from provision.models.fitting import colocation
 from provision.models.fitting.families import FAMILIES
+from provision.models.fitting.few_points import propose, propose_further
 from provision.models.fitting.files import check_kind, performance_data
 from provision.models.fitting.profile import Fit as Fitted
 from provision.models.fitting.profile import choose, fit_profile
 from provision.models.fitting.profile_points import Indices
-from provision.models.fitting.proposal import propose, propose_further
-from provision.models.performance import pairwise
 from provision.models.performance.fitted_networks import FittedError, fitted_error, relative_errors
 
 COLUMNS = ("DNN", "mean error %", "p95 error %", "max error %", "points fitted", "points judged")
@@ -180,14 +179,14 @@ def _fit_gpulets(options: Fit, path: str) -> int:
         raise InputError(f"{path}: {len(slowdown)} pairs; give at least {LEAST_PAIRS} to fit and to judge by")
     fitted = np.arange(len(slowdown)) % 10 < 7
     l2_own, l2_other, dram_own, dram_other = utilisations[:, fitted]
-    model = pairwise.fit(l2_own, l2_other, dram_own, dram_other, slowdown[fitted])
+    model = colocation.fit_pairwise(l2_own, l2_other, dram_own, dram_other, slowdown[fitted])
     error = fitted_error(relative_errors(model.slowdown(*utilisations[:, ~fitted]), slowdown[~fitted]))
     errors = {"mean_error": error.mean, "p95_error": error.p95, "max_error": error.max}
     counts = {"points_fitted": int(fitted.sum()), "points_judged": error.points}
     shown = ", ".join(f"{name.replace('_', ' ')} {100 * value:.2f} %" for name, value in errors.items())
     return options.answer(
-        {"model": MODEL, "coefficients": model._asdict(), "overall": errors | counts},
-        [Rows(("coefficient", "value"), [*model._asdict().items()]),
+        {"model": MODEL, "coefficients": model.model_dump(), "overall": errors | counts},
+        [Rows(("coefficient", "value"), [*model.model_dump().items()]),
          f"{MODEL}: {shown}, on the {error.points} pairs of {len(slowdown)} that were not fitted"])
 
 

@@ -15,7 +15,7 @@ from provision.instances.files.csv_cells import csv_text
 from provision.instances.files.files import validate, write_text
 from provision.models.base.arguments import local, operand, written
 from provision.models.base.fields import Positive, PositiveCount
-from provision.models.cpu.networks import MEASURED_TOKENS, networks
+from provision.models.cpu.layers import MEASURED_TOKENS, networks
 from provision.models.cpu.times import LayerTimes, by_level, fit_proxy
 from provision.profiling.device import Device, device_of_environment
 from provision.profiling.measure import COLUMNS, Point, measure, row, segments

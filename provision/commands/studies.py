@@ -23,7 +23,7 @@ from provision.instances.files.files import check_writable, write_bytes, write_t
 from provision.models.base.arguments import local, operand, written
 from provision.models.base.fields import Count, Flag, PositiveCount
 from provision.models.cpu.cpu import CPUS
-from provision.models.cpu.networks import BERT_TOKENS, networks
+from provision.models.cpu.layers import BERT_TOKENS, networks
 from provision.studies.layers import read_layer_times
 from provision.studies.shapes import differences, shapes
 from provision.studies.study import FIGURES, Study, searches

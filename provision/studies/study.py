@@ -24,8 +24,7 @@ from provision.heuristics.veltair.veltair import PREMA, PREMA_PRINTED, Load, Mac
 from provision.heuristics.veltair.versions import MOST_VERSIONS
 from provision.models.base.arrays import Floats, Ints
 from provision.models.cpu.cpu import PUBLISHED, Cpu
-from provision.models.cpu.layers import Network
-from provision.models.cpu.networks import networks
+from provision.models.cpu.layers import Network, networks
 from provision.sweeps.table import TableRow
 
 BLOCKS = {"blocks-6": 6, "blocks-11": 11, "blocks-27": 27}

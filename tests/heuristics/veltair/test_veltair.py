@@ -20,8 +20,7 @@ from provision.heuristics.veltair.versions import (
 )
 from provision.models.cpu import cpu
 from provision.models.cpu.cpu import PUBLISHED, VERSION, alone_s, core_scaling, pressed
-from provision.models.cpu.layers import Layer, Network, conv, dense
-from provision.models.cpu.networks import networks
+from provision.models.cpu.layers import Layer, Network, conv, dense, networks
 
 CPU = PUBLISHED
 stretch = plain(cpu.stretch)

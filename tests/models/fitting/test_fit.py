@@ -15,7 +15,7 @@ from provision.instances.read import read
 from provision.models.fitting.families import FAMILIES
 from provision.models.fitting.profile import fit_profile
 from provision.models.performance.catalogue import load_performance
-from provision.models.performance.pairwise import PairwiseInterference
+from provision.models.performance.gpulets import GpuletInterference
 from provision.solving.solve import solve
 
 SHARED = Path(__file__).resolve().parents[4] / "shared/data/parvagpu"
@@ -285,7 +285,8 @@ PAIR_COLUMNS = "l2_util_m1,l2_util_m2,dram_util_m1,dram_util_m2,slowdown\n"
 def pairs(count, unit=1):
     """Measured pairs of known interference."""
     used = np.random.default_rng(0).uniform(0, 1, (4, count))
-    rows = np.vstack([unit * used, PairwiseInterference(0.11, 0.72, 0.35, 0.09, 0.9).slowdown(*used)]).T
+    known = GpuletInterference(l2_own=0.11, l2_other=0.72, dram_own=0.35, dram_other=0.09, constant=0.9)
+    rows = np.vstack([unit * used, known.slowdown(*used)]).T
     return PAIR_COLUMNS + "".join(",".join(f"{cell:.9g}" for cell in row) + "\n" for row in rows)
 
 

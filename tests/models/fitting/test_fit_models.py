@@ -9,22 +9,23 @@ from hypothesis import strategies as st
 
 from provision.models.base.errors import InputError
 from provision.models.fitting import few_points, latency_models
+from provision.models.fitting.colocation import fit_pairwise
 from provision.models.fitting.design import LEAST_GAIN, NOISE, d_optimal, farthest_points, log_jacobians
 from provision.models.fitting.families import FAMILIES, population
+from provision.models.fitting.few_points import propose
 from provision.models.fitting.latency_models import IgniterSlices, fit_igniter_slices, fit_lwr, fit_table
 from provision.models.fitting.profile import LEAST_POINTS, choose, fit_profile
 from provision.models.fitting.profile_points import ProfilePoints, profile_points
-from provision.models.fitting.proposal import propose
 from provision.models.hardware.gpu import gpu_type
-from provision.models.performance import pairwise
 from provision.models.performance.catalogue import load_performance
-from provision.models.performance.pairwise import PairwiseInterference
+from provision.models.performance.gpulets import GpuletInterference
 
 A100 = gpu_type("a100-80gb")
 RESNET = load_performance("parvagpu-a100").models["resnet50"].coefficients
 PROFILES = ("1g.10gb", "2g.20gb", "3g.40gb", "7g.80gb")
 KEYS = [(profile, batch, count) for profile in PROFILES for batch in (1, 4, 16, 64) for count in (1, 2, 4)]
 GRID = profile_points(A100, KEYS, np.ones(len(KEYS)))
+NAMES = tuple(GpuletInterference.model_fields)
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -94,24 +95,26 @@ def test_a_table_with_holes_continues_straight_lines():
 @settings(max_examples=30)
 @given(seeds, st.tuples(*[st.floats(0, 2)] * 4, st.floats(0.5, 1.5)))
 def test_pairwise_recovers_known_coefficients(seed, coefficients):
-    known, random = PairwiseInterference(*coefficients), np.random.default_rng(seed)
+    known, random = GpuletInterference(**dict(zip(NAMES, coefficients, strict=True))), np.random.default_rng(seed)
     utilisation = random.uniform(0, 1, (4, 60))
-    fitted = pairwise.fit(*utilisation, known.slowdown(*utilisation))
-    assert fitted == pytest.approx(known, abs=2e-3)
+    fitted = fit_pairwise(*utilisation, known.slowdown(*utilisation))
+    assert vars(fitted) == pytest.approx(vars(known), abs=2e-3)
 
 
 def test_pairwise_shrugs_off_outliers_and_stays_above_zero():
-    known, random = PairwiseInterference(0.11, 0.72, 0.35, 0.0, 0.9), np.random.default_rng(3)
+    known = GpuletInterference(l2_own=0.11, l2_other=0.72, dram_own=0.35, dram_other=0.0, constant=0.9)
+    random = np.random.default_rng(3)
     utilisation = random.uniform(0, 1, (4, 200))
     slowdown = known.slowdown(*utilisation) + random.normal(0, 0.02, 200)
     slowdown[::20] += 3
-    fitted = pairwise.fit(*utilisation, slowdown)
-    assert fitted == pytest.approx(known, abs=0.06) and min(fitted[:4]) >= 0
+    fitted = fit_pairwise(*utilisation, slowdown)
+    assert vars(fitted) == pytest.approx(vars(known), abs=0.06)
+    assert min(vars(fitted)[name] for name in NAMES[:4]) >= 0
 
 
 def test_pairs_that_tell_nothing_apart_are_refused():
     with pytest.raises(InputError, match="4 pairs do not tell five"):
-        pairwise.fit(*np.random.default_rng(0).uniform(0, 1, (4, 4)), np.ones(4))
+        fit_pairwise(*np.random.default_rng(0).uniform(0, 1, (4, 4)), np.ones(4))
 
 
 def information(jacobians, chosen):

@@ -20,7 +20,6 @@ from provision.heuristics.gpulets.parts import PUBLISHED
 from provision.models.base.errors import InputError
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.operating_points import Member
-from provision.models.performance.pairwise import PairwiseInterference
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import Workload
@@ -73,9 +72,7 @@ def test_interference_is_the_linear_model_on_utilisation_at_the_share():
         one = DATA.models[member.model]
         points = [one.utilisation(b, 0.5) for b in DATA.batches if b <= member.batch]
         used.append(points)
-    c = DATA.interference
-    published = PairwiseInterference(c.l2_own, c.l2_other, c.dram_own, c.dram_other, c.constant)
-    worst = max(published.slowdown(*pair) for pair in (
+    worst = max(DATA.interference.slowdown(*pair) for pair in (
         (own[0], other[0], own[1], other[1]) for own in used[0] for other in used[1]
     ))
     beside, alone = (DATA.predict("whole", some)[0].latency_ms for some in (members, members[:1]))

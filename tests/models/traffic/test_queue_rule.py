@@ -11,10 +11,16 @@ from provision.models.base.clock import NEVER, Deadline
 from provision.models.base.errors import InputError
 from provision.models.traffic import queue_rule, queue_tables
 from provision.models.traffic.arrivals import POISSON, Mmpp, Poisson, Renewal, Trace
-from provision.models.traffic.queue_replays import Queue, late_shares, lateness, least_patience, queue_delay
+from provision.models.traffic.queue_replays import (
+    Queue,
+    late_by_part,
+    late_shares,
+    lateness,
+    least_patience,
+    queue_delay,
+)
 from provision.models.traffic.queue_rule import Batches, Traffic, capacity_rps, most_load, room_ms
 from provision.models.traffic.queue_tables import HIGH_LOADS, MARGIN, PROCESSES, SHIPPED_SIZES, curve, shipped_turns
-from provision.models.traffic.replica_kernels import late_by_part
 
 TRAFFIC = Traffic()
 POINTS = st.tuples(st.integers(1, 300), st.integers(1, 10))

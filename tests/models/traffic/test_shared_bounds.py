@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from late_share import late_share
 
 from provision.models.performance.longest_batches import network_hold_ms
-from provision.models.traffic.clocked_queue import after_ticks
+from provision.models.traffic.turn_rule import after_ticks
 
 TIMES = st.floats(0.05, 10)
 

@@ -16,8 +16,7 @@ from provision.instances.files.files import validate
 from provision.instances.read import write
 from provision.models.base.errors import InputError
 from provision.models.cpu.cpu import alone_s
-from provision.models.cpu.layers import Layer, Network, conv, dense, depthwise
-from provision.models.cpu.networks import MEASURED_TOKENS, networks
+from provision.models.cpu.layers import MEASURED_TOKENS, Layer, Network, conv, dense, depthwise, networks
 from provision.models.cpu.times import LayerTimes, MeasuredCpu, by_level, fit_proxy
 from provision.studies import layers as cpu
 from provision.studies.layers import (

@@ -16,8 +16,8 @@ from provision.models.performance.measured_segments import MeasuredSegments
 from provision.models.performance.operating_points import Member, Prediction
 from provision.models.plans.plan import Plan, Replica
 from provision.models.problem.instance import Instance
+from provision.models.traffic.queue_replays import late_by_part
 from provision.models.traffic.queueing import Queueing
-from provision.models.traffic.replica_kernels import late_by_part
 from provision.models.traffic.rule import Traffic
 from provision.verification.second import second_opinion
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from provision.models.traffic.clocked_queue import waits_of
+from provision.models.traffic.turn_rule import waits_of
 
 
 def late_share(batch, per_cycle, allowed_cycles):
