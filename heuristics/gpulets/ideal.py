@@ -12,8 +12,7 @@ from provision.formulations.pricing.temporal.oracle import FEATURES, outcome
 from provision.formulations.pricing.temporal.tables import GpuletTables
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
-from provision.heuristics.gpulets.gpulets import elastic_partitioning
-from provision.heuristics.gpulets.parts import RESERVE, Gpus, Part, chosen, planning_tables
+from provision.heuristics.gpulets.gpulets import RESERVE, Gpus, Part, chosen, elastic_partitioning, planning_tables
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome, Search

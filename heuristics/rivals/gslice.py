@@ -38,8 +38,15 @@ import numpy as np
 from provision.formulations.pricing.temporal.oracle import FEATURES, outcome
 from provision.formulations.search.feasibility import late, proved_infeasible
 from provision.formulations.search.segments import best_segments
-from provision.heuristics.gpulets.gpulets import DONE, efficient_shares, find_best_fit
-from provision.heuristics.gpulets.parts import RESERVE, Gpus, chosen, planning_tables
+from provision.heuristics.gpulets.gpulets import (
+    DONE,
+    RESERVE,
+    Gpus,
+    chosen,
+    efficient_shares,
+    find_best_fit,
+    planning_tables,
+)
 from provision.heuristics.igniter import igniter
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import WHOLE

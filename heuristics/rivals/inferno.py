@@ -19,7 +19,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from provision.formulations.search.segments import Segments, SliceType
-from provision.heuristics.rivals.whole_gpus import FEATURES, Chosen, plan_whole_gpus
+from provision.heuristics.rivals.melange import FEATURES, Chosen, plan_whole_gpus
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method

@@ -12,12 +12,14 @@ Mélange as a method: profiles of request sizes, its integer program, and whole 
 Mélange pools the capacity of a GPU type. To reach that capacity, a router by request size would have to fill every GPU
 completely. Plans here route without regard to size, in proportion to what each GPU carries of the whole mix. If that is
 less than the rate, the outcome says so, and the verifier and a replay tell which limits are violated.
+
+The plans of whole GPUs with one workload each serve all methods that choose only how many GPUs of which type.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -25,8 +27,9 @@ import numpy as np
 from scipy.sparse import csr_array, lil_array, vstack
 
 from provision.formulations.linear.highs import Rows, solve_integer
-from provision.formulations.search.segments import Segments, token_point
-from provision.heuristics.rivals.whole_gpus import FEATURES, Chosen, plan_whole_gpus
+from provision.formulations.search.assemble import Layout, assemble
+from provision.formulations.search.feasibility import proved_infeasible
+from provision.formulations.search.segments import Segments, SliceType, best_segments, token_point
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.tokens.lengths import Lengths, RequestTokens
@@ -36,6 +39,60 @@ from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Search
 from provision.models.problem.workload import Workload
+
+FEATURES = frozenset({
+    "tokens", "several_gpu_types", "limited_counts", "with_mig", "without_mig", "without_mps", "min_replicas",
+    "variants", "isolated_data",
+})
+"""The features of instances that these methods can plan."""
+
+
+Chosen = tuple[Ints | None, str]
+"""The GPUs that a method chooses, (workloads, whole-GPU slice types), or None if it found none; and why they do not
+suffice, empty if they do.
+"""
+
+
+def plan_whole_gpus(instance: Instance, search: Search, method: str, choose: Callable[[Segments, list[int]], Chosen]
+                    ) -> Outcome:
+    """Plan an instance with the GPUs that a method chooses.
+
+    Parameters
+    ----------
+    instance, search, method
+        The problem, the search, and the method's name.
+    choose
+        Called with the segments and the indices of the slice types that take a whole GPU.
+    """
+    segments = best_segments(instance)
+    refused = proved_infeasible(instance, segments)
+    if refused is not None:
+        return refused
+    whole = _whole_gpus(instance, segments)
+    if not whole:
+        return Outcome("unknown", "completed", reason=f"{method} plans whole GPUs, and no data describes one of them")
+    gpus, reason = choose(segments, whole)
+    if gpus is None:
+        return Outcome("unknown", "completed", reason=reason)
+    layouts = [
+        Layout(segments.slice_types[whole[slice_type]].entry, ((whole[slice_type], at),))
+        for at, slice_type in np.argwhere(gpus)
+        for _ in range(gpus[at, slice_type])
+    ]
+    made = assemble(instance, segments, layouts, method)
+    return Outcome("unknown" if reason else "feasible", "completed", made, reason=reason)
+
+
+def _whole_gpus(instance: Instance, segments: Segments) -> list[int]:
+    """The indices of the slice types that take a whole GPU."""
+    return [at for at, slice_type in enumerate(segments.slice_types) if _fills_gpu(instance, slice_type)]
+
+
+def _fills_gpu(instance: Instance, slice_type: SliceType) -> bool:
+    """Whether a slice takes a whole GPU."""
+    entry = instance.fleet[slice_type.entry]
+    return not entry.partitioned or slice_type.compute == max(entry.type.slice_compute(one) for one in entry.profiles)
+
 
 BASE = 4.0
 """The ratio of the ends of a bin: bins reach from one power of this number of tokens to the next."""

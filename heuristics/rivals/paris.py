@@ -33,7 +33,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from provision.formulations.search.segments import Segments, SliceType
-from provision.heuristics.parvagpu.packing import Packing
+from provision.heuristics.parvagpu.parvagpu import Packing
 from provision.heuristics.rivals.mig_serving import FEATURES, Config, planned
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.errors import UnsupportedError

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from provision.heuristics.veltair.blocks import block_end, first_pivot, least_cores, threshold
 from provision.heuristics.veltair.profile import Catalogue
+from provision.heuristics.veltair.versions import block_end, first_pivot, least_cores, threshold
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled, inner
 from provision.models.cpu.cpu import Cpu, accesses, alone_s, busy_s, dram_s, misses, stays, stretch, took_s

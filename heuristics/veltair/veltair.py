@@ -31,10 +31,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from provision.heuristics.veltair.blocks import least_cores
 from provision.heuristics.veltair.events import ADAPTIVE, PRINTED, Log, Rules, counters, play
 from provision.heuristics.veltair.profile import PLANNED, Catalogue, catalogue
-from provision.heuristics.veltair.versions import MOST_VERSIONS
+from provision.heuristics.veltair.versions import MOST_VERSIONS, least_cores
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled, inner
 from provision.models.cpu.cpu import PUBLISHED, Cpu, pressed

@@ -10,7 +10,7 @@ from provision import InputError, write
 from provision.commands.verb import Writing
 from provision.draw.output import Rows, rows_of
 from provision.draw.progress import counting
-from provision.heuristics.veltair.fit import CONSTANTS, by_network, compared, fit_cpu
+from provision.heuristics.veltair.profile import CONSTANTS, by_network, compared, fit_cpu
 from provision.instances.files.csv_cells import csv_text
 from provision.instances.files.files import validate, write_text
 from provision.models.base.arguments import local, operand, written

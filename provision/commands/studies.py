@@ -18,7 +18,7 @@ from provision.draw.progress import counting
 from provision.heuristics.inss.inss import METHODS, regressed_ms
 from provision.heuristics.inss.policy import packed
 from provision.heuristics.inss.system import System
-from provision.heuristics.veltair.fit import measured_networks
+from provision.heuristics.veltair.profile import measured_networks
 from provision.instances.files.files import check_writable, write_bytes, write_text
 from provision.models.base.arguments import local, operand, written
 from provision.models.base.fields import Count, Flag, PositiveCount

@@ -19,9 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from provision.heuristics.veltair.blocks import block_end, blocks_of, first_pivot, threshold
 from provision.heuristics.veltair.veltair import PREMA, PREMA_PRINTED, Load, Machine, QueryTimes
-from provision.heuristics.veltair.versions import MOST_VERSIONS
+from provision.heuristics.veltair.versions import MOST_VERSIONS, block_end, blocks_of, first_pivot, threshold
 from provision.models.base.arrays import Floats, Ints
 from provision.models.cpu.cpu import PUBLISHED, Cpu
 from provision.models.cpu.layers import Network, networks

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from provision.instances.files.files import read_text
-from provision.instances.importers.tokens.contents import parsed_json, written_by
+from provision.instances.importers.tokens.server import parsed_json, written_by
 from provision.models.base.errors import InputError
 from provision.models.performance.tokens.loads import Figures, TokenBenchmark
 

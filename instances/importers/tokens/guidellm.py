@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from provision.instances.files.files import read_text
-from provision.instances.importers.tokens.contents import read_json, written_by
+from provision.instances.importers.tokens.server import read_json, written_by
 from provision.models.base.errors import InputError
 from provision.models.performance.tokens.loads import Figures, TokenBenchmark, TokenCounts, TokenDraws, TokenLoad
 

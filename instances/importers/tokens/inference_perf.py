@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from provision.instances.files.files import load, refused
-from provision.instances.importers.tokens.contents import written_by
+from provision.instances.importers.tokens.server import written_by
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Name, Positive, Record
 from provision.models.hardware.gpu import WHOLE

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from provision.instances.importers.tokens.contents import read_json, written_by
+from provision.instances.importers.tokens.server import read_json, written_by
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Name, NonNegative, PositiveCount
 

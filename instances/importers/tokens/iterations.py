@@ -11,8 +11,7 @@ from typing import Any
 
 from provision.instances.files.csv_cells import number, numbered_rows, text, whole
 from provision.instances.importers.importer import Imported, Importer, poor_fit
-from provision.instances.importers.tokens.contents import read_json, written_by
-from provision.instances.importers.tokens.server import OfServer
+from provision.instances.importers.tokens.server import OfServer, read_json, written_by
 from provision.models.base.arguments import local, operand
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Name, NonNegative, Positive, PositiveCount, Record

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from provision.instances.files.files import load, refused
 from provision.instances.importers.importer import Imported, Importer
-from provision.instances.importers.tokens.contents import written_by
-from provision.instances.importers.tokens.server import OfServer
+from provision.instances.importers.tokens.server import OfServer, written_by
 from provision.models.base.arguments import local, operand
 from provision.models.base.errors import InputError
 from provision.models.performance.tokens.data import EngineLimits

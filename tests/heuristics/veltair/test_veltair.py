@@ -6,15 +6,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain import plain
 
-from provision.heuristics.veltair.blocks import GRAIN, SLACK, block_end, blocks_of, first_pivot, least_cores, threshold
 from provision.heuristics.veltair.veltair import SCHEDULERS, Load, Machine, conflict_overhead_s
 from provision.heuristics.veltair.versions import (
     CLOSE,
+    GRAIN,
     LEVELS,
+    SLACK,
+    block_end,
+    blocks_of,
     candidates_of,
     dominant,
+    first_pivot,
     layer_targets_s,
+    least_cores,
     levels_s,
+    threshold,
     uniform,
     versions_of,
 )

@@ -15,8 +15,7 @@ from small_solver import solve as solve_small
 import provision
 from provision.applier.target import check_plan
 from provision.formulations.pricing.temporal.tables import ALONE, GpuletTables
-from provision.heuristics.gpulets.gpulets import efficient_shares, knee, required_share
-from provision.heuristics.gpulets.parts import PUBLISHED
+from provision.heuristics.gpulets.gpulets import PUBLISHED, efficient_shares, knee, required_share
 from provision.models.base.errors import InputError
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.operating_points import Member

@@ -10,7 +10,7 @@ import yaml
 
 from provision.cli import main
 from provision.commands import layers as profile_layers
-from provision.heuristics.veltair.fit import CONSTANTS, by_network, compared, cpu_of, fit_cpu, measured_networks
+from provision.heuristics.veltair.profile import CONSTANTS, by_network, compared, cpu_of, fit_cpu, measured_networks
 from provision.heuristics.veltair.versions import candidates_of
 from provision.instances.files.files import validate
 from provision.instances.read import write
