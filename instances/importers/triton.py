@@ -2,19 +2,26 @@
 
 Such a file tells neither the model nor the slice, so its name must: ``MODEL_PROFILE_bBATCH_pPROCESSES.csv``, as in
 ``bert_2g.20gb_b8_p3.csv``. A row with n requests in flight is a point with n processes if the file's number of
-processes is at least n; the other processes idle. If more requests are in flight than there are processes, most of
-the latency is waiting; such rows are dropped and reported.
+processes is at least n; the other processes idle. If more requests are in flight than there are processes, most of the
+latency is waiting; such rows are dropped and reported.
+
+Imports the ``metrics-model-inference.csv`` of Triton's Model Analyzer, with times in milliseconds.
+
+Instances of a model are processes. Only rows are used in which as many requests are in flight as there are instances.
+Of several configurations with the same batch size and number of instances, the one with the highest throughput is used.
 """
 
 import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from provision.instances.files.csv_cells import number, numbered_rows, whole
+from provision.instances.files.csv_cells import CsvRow, number, numbered_rows, whole
 from provision.instances.files.files import FilePath, refused
 from provision.instances.importers.importer import Imported, Importer, Source, warnings
 from provision.models.base.arguments import local, operand
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count
+from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
 
 NAME = re.compile(r"(?P<model>.+)_(?P<profile>[^_]+)_b(?P<batch>\d{1,9})_p(?P<processes>\d{1,9})")
@@ -51,12 +58,8 @@ def import_perf_analyzer(path: FilePath, gpu: str, percentile: int) -> tuple[Mea
         known = points.setdefault(table.model, {})
         known |= {point[:3]: point for point in table.points if point.processes == table.processes
                   or point[:3] not in known}
-    with refused(path):
-        models = {model: MeasuredModel(points=tuple(found.values())) for model, found in points.items()}
-        source = f"Triton perf_analyzer, p{percentile} latency at one request in flight per process."
-        data = MeasuredSegments(
-            version=1, name="perf-analyzer", kind="measured-segments", gpu=gpu, source=source, models=models
-        )
+    source = f"Triton perf_analyzer, p{percentile} latency at one request in flight per process."
+    data = _segments(path, {model: found.values() for model, found in points.items()}, "perf-analyzer", source, gpu)
     return data, [line for table in tables for line in table.dropped]
 
 
@@ -105,4 +108,82 @@ class PerfAnalyzer(Measured):
         return Imported(table, notes=(*dropped, *warnings(table)))
 
 
-IMPORTER = Importer("files MODEL_PROFILE_bBATCH_pPROCESSES.csv, as a table", PerfAnalyzer)
+PERF_ANALYZER = Importer("files MODEL_PROFILE_bBATCH_pPROCESSES.csv, as a table", PerfAnalyzer)
+
+
+MODEL, BATCH, SENT, INSTANCES = "Model", "Batch", "Concurrency", "Instance Group"
+ANSWERED = "Throughput (infer/sec)"
+GROUP = re.compile(r"(\d{1,9})[:/]\w+")
+"""Matches one group of instances, such as 2:GPU."""
+
+
+def import_model_analyzer(path: FilePath, gpu: str, profile: str, percentile: int) -> tuple[MeasuredSegments, int]:
+    """Make measured segments from a table; return them and the number of rows that were left out.
+
+    Parameters
+    ----------
+    path
+        The CSV file.
+    gpu, profile
+        The GPU type and the profile of the slice on which the models were measured; the file does not tell them.
+    percentile
+        The percentile of the request latency to use; the table must have its column.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or lacks a column, a cell is wrong, or no row can be used.
+    """
+    latency = f"p{percentile} Latency (ms)"
+    rows = list(numbered_rows(path, (MODEL, BATCH, SENT, INSTANCES, ANSWERED, latency)))
+    best: dict[tuple[str, int, int], MeasuredPoint] = {}
+    counted = 0
+    for line, row in rows:
+        processes = _instances(path, line, row)
+        if whole(path, line, row, SENT) != processes:
+            continue
+        counted += 1
+        values = (number(path, line, row, column) for column in (ANSWERED, latency))
+        point = MeasuredPoint(profile, whole(path, line, row, BATCH), processes, *values)
+        key = row[MODEL], point.batch, processes
+        best[key] = max(best.get(key, point), point, key=lambda one: one.throughput_rps)
+    if not best:
+        raise InputError(f"{path}: no row with as many requests in flight as instances; measure such {SENT}")
+    models: dict[str, list[MeasuredPoint]] = {}
+    for (model, _, _), point in best.items():
+        models.setdefault(model, []).append(point)
+    source = f"Triton Model Analyzer, p{percentile} latency at one request in flight per instance."
+    return _segments(path, models, "model-analyzer", source, gpu), len(rows) - counted
+
+
+def _instances(path: FilePath, line: int, row: CsvRow) -> int:
+    found = GROUP.fullmatch((row[INSTANCES] or "").strip())
+    if not found:
+        raise InputError(f"{path}:{line}: {INSTANCES} {row[INSTANCES]!r} is not one group such as 2:GPU; take it out")
+    return int(found[1])
+
+
+def _segments(path: FilePath, models: Mapping[str, Iterable[MeasuredPoint]], name: str, source: str,
+              gpu: str) -> MeasuredSegments:
+    """Measured segments from the points of every model."""
+    with refused(path):
+        return MeasuredSegments(
+            version=1, name=name, kind="measured-segments", gpu=gpu, source=source,
+            models={model: MeasuredModel(points=tuple(points)) for model, points in models.items()},
+        )
+
+
+class ModelAnalyzer(Measured):
+    """A table of Model Analyzer."""
+
+    path: str = operand("CSV", "the file to read")
+    profile: str = local(WHOLE, "P", "MIG profile it was measured on")
+
+    def read(self) -> Imported:
+        """Read the table."""
+        table, left_out = import_model_analyzer(self.path, self.gpu, self.profile, self.percentile)
+        note = f"{left_out} rows left out: not one request in flight per instance"
+        return Imported(table, notes=(*[note] * bool(left_out), *warnings(table)))
+
+
+MODEL_ANALYZER = Importer("metrics-model-inference.csv, as a table", ModelAnalyzer)
