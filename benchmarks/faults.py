@@ -40,10 +40,9 @@ from reliability import played as played_on
 from provision.applier import Permissions, apply, locks, rollback, status
 from provision.applier.driver import calls, nvml
 from provision.applier.journal import Journal
-from provision.applier.products import names_type
 from provision.applier.serving import mps, processes
 from provision.models.base.errors import InputError
-from provision.models.hardware.gpu import gpu_types
+from provision.models.hardware.gpu import gpu_types, names_type
 from provision.models.plans.plan import Plan, PlannedGpu
 
 Case = namedtuple("Case", "number name kind code way_out")

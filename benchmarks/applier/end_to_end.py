@@ -170,8 +170,7 @@ def run(name, options, folder) -> tuple[float, ...]:
 
     import provision
     from provision.applier import rollback, status
-    from provision.applier.products import names_type
-    from provision.models.hardware.gpu import gpu_types
+    from provision.models.hardware.gpu import gpu_types, names_type
     from provision.models.traffic.arrivals import Poisson
     from provision.simulation.deployment import deploy
     from provision.simulation.replay import arrivals_ns

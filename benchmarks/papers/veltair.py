@@ -30,8 +30,7 @@ from provision.heuristics.veltair.veltair import PREMA, PREMA_PRINTED, Machine
 from provision.heuristics.veltair.versions import candidates_of, levels_s
 from provision.models.cpu.cpu import CALIBRATED, CPUS, PUBLISHED
 from provision.models.cpu.layers import BERT_TOKENS, conv, networks
-from provision.studies.shapes import shapes
-from provision.studies.study import FIGURES, MIX, Study
+from provision.studies.study import FIGURES, MIX, Study, shapes
 
 SLOW_L3 = 0.48
 TOKENS = (BERT_TOKENS, 128)

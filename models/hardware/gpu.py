@@ -5,9 +5,12 @@ A node is a machine with several GPUs of one type, where one replica may run on 
 node of N GPUs is modelled as a GPU type named ``NxTYPE``, such as ``8xh100-80gb``. It is partitioned in the way in
 which MIG partitions a GPU: its slices are groups of 1, 2, 4 or 8 neighbouring GPUs (``1gpu``, ``2gpu``, ...), and a
 group starts at a multiple of its size. Performance data for groups names the node as its GPU type.
+
+Finds the GPU type of a product by the name that its driver gives it.
 """
 
 import os
+import re
 from collections.abc import Iterable
 from functools import cache, cached_property
 from importlib.resources import files
@@ -248,3 +251,26 @@ def no_profile(gpu: str, profile: str) -> str:
     """The error message for a profile that a GPU type lacks; it lists the profiles of the type."""
     known = [WHOLE, *gpu_type(gpu).profiles]
     return f"{gpu} has no profile {profile!r}; {one_of(profile, known)}"
+
+
+FORM_FACTOR = re.compile(r"sxm\d?|pcie|nvidia|tesla|geforce|\d+gb")
+
+
+def names_type(product: str, kind: GpuType) -> bool:
+    """Whether a product's name is that of a GPU type. The chips must agree, and the memory sizes if both names tell
+    them.
+    """
+    words, wanted = _words(product), _words(kind.product)
+    chip = {word for word in wanted if not FORM_FACTOR.fullmatch(word)}
+    sizes = [{word for word in one if re.fullmatch(r"\d+gb", word)} for one in (words, wanted)]
+    return chip <= words and (not all(sizes) or sizes[0] == sizes[1])
+
+
+def type_of(product: str) -> GpuType | None:
+    """The GPU type of a product's name; the one with the longest name if several fit."""
+    fitting = [kind for kind in gpu_types().values() if names_type(product, kind)]
+    return max(fitting, key=lambda kind: len(kind.product), default=None)
+
+
+def _words(product: str) -> set[str]:
+    return set(re.split(r"[\s-]+", product.lower()))

@@ -11,13 +11,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from provision.applier.products import names_type, type_of
 from provision.cluster.metrics import GpuSample
 from provision.cluster.objects import Object
 from provision.cluster.state import Values
 from provision.models.base.errors import InputError
 from provision.models.hardware.geometry import geometry
-from provision.models.hardware.gpu import WHOLE, GpuType, gpu_types
+from provision.models.hardware.gpu import WHOLE, GpuType, gpu_types, names_type, type_of
 
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-"
 MOST_GPUS = 16

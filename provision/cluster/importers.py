@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from provision.applier.cluster.wanted import check_objects
 from provision.applier.layout import Observed, ObservedGpu, ObservedSlice
-from provision.applier.products import type_of
 from provision.cluster.assemble import assembled
 from provision.cluster.devices import Device, Gpu, Pod
 from provision.cluster.kubernetes import Found, found_in
@@ -18,7 +17,7 @@ from provision.instances.importers.importer import Imported, Importer, Source
 from provision.models.base.arguments import local, operand
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Flag, Positive
-from provision.models.hardware.gpu import WHOLE
+from provision.models.hardware.gpu import WHOLE, type_of
 
 TOLD = 8
 """The most questions and notes that are printed one by one."""

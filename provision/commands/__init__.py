@@ -45,7 +45,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "recommend": ("commands.cluster", "how few GPUs are enough for what runs, and the steps there"),
         "defragment": ("commands.cluster", "the fewest moves that free GPUs, or proof that none do"),
         "calibrate": ("commands.cluster", "does a running plan do what was predicted?"),
-        "watch": ("commands.watch", "watch the rates: journal what should change, or do it"),
+        "watch": ("commands.cluster", "watch the rates: journal what should change, or do it"),
         "layout": ("commands.cluster", "does a MIG layout fit, where, and how is it created?"),
     },
     "GPUs": {

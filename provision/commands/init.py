@@ -13,8 +13,16 @@ from provision.instances.files.files import check_writable, write_text
 from provision.instances.importers.importer import IMPORTERS, Source, doubts
 from provision.models.base.arguments import FORCE, declare, local, operand, written
 from provision.models.base.fields import Flag
-from provision.starting.instance_text import instance_text
-from provision.starting.questions import MEASURED, as_proposed, asked, listed, performance_of, read_tables, workloads_of
+from provision.starting.questions import (
+    MEASURED,
+    as_proposed,
+    asked,
+    instance_text,
+    listed,
+    performance_of,
+    read_tables,
+    workloads_of,
+)
 
 INSTANCE = "instance.yaml"
 GPU = "l4"

@@ -17,8 +17,8 @@ from provision.models.base.arguments import local, operand, written
 from provision.models.base.fields import Positive, PositiveCount
 from provision.models.cpu.layers import MEASURED_TOKENS, networks
 from provision.models.cpu.times import LayerTimes, by_level, fit_proxy
-from provision.profiling.device import Device, device_of_environment
 from provision.profiling.measure import COLUMNS, Point, measure, row, segments
+from provision.profiling.work import Device, device_of_environment
 from provision.studies.layers import jobs, measured_cpu, read_layer_times, settings, usable_cores
 from provision.studies.layers import measure as measure_layers
 from provision.sweeps.table import as_csv

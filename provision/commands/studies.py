@@ -25,8 +25,7 @@ from provision.models.base.fields import Count, Flag, PositiveCount
 from provision.models.cpu.cpu import CPUS
 from provision.models.cpu.layers import BERT_TOKENS, networks
 from provision.studies.layers import read_layer_times
-from provision.studies.shapes import differences, shapes
-from provision.studies.study import FIGURES, Study, searches
+from provision.studies.study import FIGURES, Study, differences, searches, shapes
 from provision.sweeps.table import as_csv
 from provision.training.settings import SETTINGS
 

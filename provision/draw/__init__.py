@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from provision.draw import picture as picture
     from provision.draw import sweep as sweep
     from provision.draw import terminal as terminal
-    from provision.draw import trace as trace
 
-__all__ = ["convergence", "fit_plot", "latencies", "page", "picture", "sweep", "terminal", "trace"]
+__all__ = ["convergence", "fit_plot", "latencies", "page", "picture", "sweep", "terminal"]
 
 if not TYPE_CHECKING:  # a type checker takes a module with ``__getattr__`` to have every name
 

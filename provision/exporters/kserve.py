@@ -9,10 +9,10 @@ serving.kserve.io/v1beta1 InferenceService, v1alpha1 InferenceGraph and ServingR
 from math import floor
 from typing import Any, TypeAlias
 
-from provision.exporters.claims import GATES, NEEDS, claim, wanted
-from provision.exporters.cluster import LABELLING, node_files, operator_notes
 from provision.exporters.common import Exported, nodes, prefix, slice_name, slugs, yaml_text
+from provision.exporters.kubernetes import GATES, NEEDS, claim, wanted
 from provision.exporters.language_models import language_models, memory_notes, vllm_arguments
+from provision.exporters.mig_parted import LABELLING, node_files, operator_notes
 from provision.exporters.pods import NODE_LABEL, check_spread, environment, image_names, kustomization
 from provision.exporters.routing import probes
 from provision.models.base.errors import InputError

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from provision.exporters import routing
-from provision.exporters.cluster import LABELLING, node_files, operator_notes
 from provision.exporters.common import Exported, Node, nodes, prefix, slice_name, slugs, yaml_text
+from provision.exporters.mig_parted import LABELLING, node_files, operator_notes
 from provision.exporters.pods import NODE_LABEL, kustomization
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import group_of

@@ -20,8 +20,7 @@ from typing import Any
 from provision.instances.files.files import validate
 from provision.models.base.errors import InputError
 from provision.models.performance.measured_segments import MeasuredSegments
-from provision.profiling.device import Device
-from provision.profiling.work import load
+from provision.profiling.work import Device, load
 
 COLUMNS = (
     "gpu", "profile", "sm_percent", "model", "batch", "processes", "neighbour", "neighbour_batch",

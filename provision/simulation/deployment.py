@@ -14,8 +14,8 @@ from provision.models.plans.plan import Plan, Slice
 from provision.models.plans.simulation_report import SimulationSettings
 from provision.models.problem.instance import Instance
 from provision.models.problem.prediction import batch_delay_ms, predict_slice
+from provision.simulation.kernel import PlannedSlice
 from provision.simulation.latencies import BatchTimes, batch_times
-from provision.simulation.slices import PlannedSlice
 from provision.simulation.tokens import Answers, TokenReplica, answered_ns, token_parts, token_replicas
 
 

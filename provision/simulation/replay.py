@@ -27,12 +27,10 @@ from provision.models.traffic.arrivals import (
     in_turns,
     service_factors,
 )
+from provision.simulation.changes import before_failure, parts_after, replay_with_shadows
 from provision.simulation.deployment import Deployment, answers_of_all
-from provision.simulation.failure import before_failure, parts_after
 from provision.simulation.fewest import by_fewest, one_by_one, servers_of
-from provision.simulation.kernel import NS_PER_MS, NS_PER_S, Line
-from provision.simulation.shadow import replay_with_shadows
-from provision.simulation.slices import PlannedSlice, answered, line_of
+from provision.simulation.kernel import NS_PER_MS, NS_PER_S, Line, PlannedSlice, answered, line_of
 from provision.simulation.tokens import Answers, further_limits, token_parts
 from provision.simulation.workflows import arrivals_at_stages, play
 

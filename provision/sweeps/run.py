@@ -21,8 +21,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.kept_columns import KeptColumns
 from provision.solving.methods import method as find_method
 from provision.solving.solve import solve
-from provision.sweeps.grid import made, points_of
-from provision.sweeps.parameters import changed, find
+from provision.sweeps.parameters import changed, find, made, points_of
 from provision.sweeps.table import Rows, TableRow
 
 Settings = Mapping[str, Any]

@@ -23,9 +23,8 @@ from provision.heuristics.inss.system import System
 from provision.instances.files.files import FilePath, reason, write_bytes
 from provision.models.base.arrays import Floats
 from provision.models.base.errors import InputError
-from provision.training.agent import Agent
+from provision.training.agent import Agent, Replay
 from provision.training.environment import PENALTY, STEPS, Serving
-from provision.training.replay import Replay
 from provision.training.settings import STABLE, Settings
 
 TRIALS, TRIAL_SEED = 256, 0

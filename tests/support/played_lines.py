@@ -4,9 +4,8 @@ import numpy as np
 
 from provision.models.plans.plan import Replica, Slice
 from provision.models.plans.simulation_report import SimulationSettings
-from provision.simulation.kernel import FOREVER, advance
+from provision.simulation.kernel import FOREVER, PlannedSlice, advance, answered, line_of
 from provision.simulation.latencies import BatchTimes
-from provision.simulation.slices import PlannedSlice, answered, line_of
 
 MS = 10**6
 

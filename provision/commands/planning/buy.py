@@ -27,8 +27,7 @@ from provision.models.base.fields import Count, Flag, Name, Positive
 from provision.models.base.known import known
 from provision.models.problem.search import Incumbent
 from provision.rationing import ration as rationing
-from provision.rationing.back import WayBack
-from provision.rationing.ration import Portion, ration
+from provision.rationing.ration import Portion, WayBack, ration
 
 
 class Buy(Writing):

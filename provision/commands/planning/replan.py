@@ -27,9 +27,8 @@ from provision.models.base.known import known
 from provision.models.base.register import did_you_mean
 from provision.models.problem.objective import cost_per_hour
 from provision.models.problem.policy import MOST_HEADROOM
-from provision.replanning.loss import after_loss, replan_lost
 from provision.replanning.prometheus import rates_now
-from provision.replanning.replan import CHANGE_COST, METHODS, curve, replan
+from provision.replanning.replan import CHANGE_COST, METHODS, after_loss, curve, replan, replan_lost
 from provision.replanning.replan import Replan as Replanned
 from provision.replanning.trace import ReplanPolicy, Window, compare_policies
 from provision.sweeps.parameters import changed
@@ -203,7 +202,7 @@ class SimulateTrace(Writing):
         if self.out:
             write_text(self.out, as_csv(found["windows"]), self.force)
         if self.png:
-            write_figure(draw.trace.trace_figure(demand, of_policy), self.png, self.force)
+            write_figure(draw.convergence.trace_figure(demand, of_policy), self.png, self.force)
         for line in () if self.as_json else self.files_told:
             print(line, file=sys.stderr)
         return self.answer(found, [rows_of(found["policies"])])

@@ -23,8 +23,7 @@ from provision.models.base.known import known
 from provision.models.problem.objective import objective_of
 from provision.solving.methods import method as find_method
 from provision.sweeps import words
-from provision.sweeps.grid import made, points_of, values_of
-from provision.sweeps.parameters import changed
+from provision.sweeps.parameters import changed, made, points_of, values_of
 from provision.sweeps.run import NOT_APPLICABLE, row, run
 from provision.sweeps.table import aligned
 

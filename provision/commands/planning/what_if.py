@@ -21,9 +21,8 @@ from provision.models.problem.executor import IN_PROCESS, Executor, executor_of
 from provision.models.problem.objective import objective_of
 from provision.sweeps import words
 from provision.sweeps.breakpoints import Breakpoint, breakpoints, check_range
-from provision.sweeps.grid import Sweep, made, points_of, read_sweep, values_of
 from provision.sweeps.marginal import marginal_prices
-from provision.sweeps.parameters import PARAMETERS
+from provision.sweeps.parameters import PARAMETERS, Sweep, made, points_of, read_sweep, values_of
 from provision.sweeps.run import COLUMNS, FAILED, NOT_APPLICABLE, Settings, digest, run, untold
 from provision.sweeps.safety import QUANTILES, price_of_safety
 from provision.sweeps.table import Table, TableRow, aligned

@@ -10,8 +10,7 @@ from .kinds import gpulets, networks
 from .kinds.service import Service, data_for, kind_of, services
 from .records import Instance, PlannedGpu, Replica, Slice, Workload
 from .replays.arrivals import arrival_times, dealt
-from .replays.queues import batched, least_loaded, turns
-from .replays.sharing import shared
+from .replays.queues import batched, least_loaded, shared, turns
 
 Floats = NDArray[np.float64]
 

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from provision.applier.layout import MachineLayout, Observed, ObservedGpu, ObservedProfile, ObservedSlice, Process
 from provision.applier.match import fitted, other_sms, target_layout
-from provision.applier.products import names_type
 from provision.applier.steps import steps_between
 from provision.applier.target import Commands, gpu_layout
 from provision.models.base.errors import InputError
 from provision.models.hardware.geometry import geometry
-from provision.models.hardware.gpu import gpu_type, gpu_types
+from provision.models.hardware.gpu import gpu_type, gpu_types, names_type
 from provision.models.plans.plan import Plan
 
 SHAPE = geometry(gpu_type(KIND))

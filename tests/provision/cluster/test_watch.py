@@ -26,7 +26,7 @@ from provision.applier.serving import servers
 from provision.cli import main
 from provision.cluster.journal import Decision, Journal
 from provision.cluster.watch import Rules, Watcher
-from provision.commands.watch import _applying
+from provision.commands.cluster import _applying
 from provision.models.base.clock import stopping
 from provision.verification.verify import verify
 

@@ -8,7 +8,7 @@ import pytest
 import provision
 from provision.cli import main
 from provision.instances.importers.csv_table import measured_columns
-from provision.starting.instance_text import types_with_data
+from provision.starting.questions import types_with_data
 
 
 def _solved(folder):

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from provision.cli import main
+from provision.draw.convergence import _to_the_end
 from provision.draw.output import GUTTER, _beside
 from provision.draw.sweep import sweep_figure
-from provision.draw.trace import _to_the_end
 from provision.instances.read import read, read_plan, write
 from provision.models.base.errors import InputError
 from provision.sweeps.breakpoints import Breakpoint

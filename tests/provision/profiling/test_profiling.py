@@ -9,8 +9,8 @@ from provision.cli import main
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import gpu_types
 from provision.models.performance.operating_points import Member
-from provision.profiling.device import Device, profile_of
 from provision.profiling.measure import COLUMNS, Measured, Point, measure, row, segments
+from provision.profiling.work import Device, profile_of
 
 SLEEPER = "profiled_work:sleeper"
 

@@ -11,8 +11,7 @@ from provision.cli import main
 from provision.commands.verb import Given, asked, request
 from provision.models.problem.objective import objective_of
 from provision.models.problem.policy import Survive
-from provision.replanning.loss import after_loss, replan_lost
-from provision.replanning.replan import CHANGE_COST
+from provision.replanning.replan import CHANGE_COST, after_loss, replan_lost
 
 
 def counted(instance, count):

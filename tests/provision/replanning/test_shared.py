@@ -8,8 +8,7 @@ from synthetic_sharing import random_sharing
 from weighted_oracle import least_weighted
 
 import provision
-from provision.replanning.loss import after_loss, replan_lost
-from provision.replanning.replan import replan
+from provision.replanning.replan import after_loss, replan, replan_lost
 
 
 def served(instance, factor=1.0, **limits):

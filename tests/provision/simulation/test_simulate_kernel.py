@@ -11,10 +11,9 @@ from queue_oracle import play
 from scipy.stats import t
 
 from provision.models.traffic.arrivals import in_turns
-from provision.simulation.kernel import FOREVER, advance
+from provision.simulation.kernel import FOREVER, advance, answered
 from provision.simulation.latencies import BatchTimes
 from provision.simulation.replay import arrivals_ns, process_of
-from provision.simulation.slices import answered
 
 
 def assert_mean(found, expected):

@@ -7,7 +7,7 @@ from replayed_plans import piece_of, plan_of, table
 import provision
 from provision.models.plans.simulation_report import SimulationSettings
 from provision.simulation.replay import Tally
-from provision.simulation.statistics import summarise
+from provision.simulation.simulate import summarise
 
 
 def test_trace(tmp_path):

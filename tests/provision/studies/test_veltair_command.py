@@ -7,8 +7,7 @@ import pytest
 
 from provision.cli import main
 from provision.heuristics.veltair.veltair import Machine
-from provision.studies.shapes import shapes
-from provision.studies.study import LOADS, RATES_RPS, Study
+from provision.studies.study import LOADS, RATES_RPS, Study, shapes
 
 PNG = b"\x89PNG"
 

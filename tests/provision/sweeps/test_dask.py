@@ -7,7 +7,7 @@ import provision
 from provision.cli import main
 from provision.models.base.errors import InputError
 from provision.models.problem.executor import executor_of
-from provision.sweeps.grid import made, points_of
+from provision.sweeps.parameters import made, points_of
 from provision.sweeps.run import run
 
 SETTINGS = {"method": "auto", "time_limit_s": 60.0, "seed": 0}

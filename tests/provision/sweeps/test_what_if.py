@@ -19,9 +19,8 @@ from provision.instances.files.demand import Demand, read_demand
 from provision.models.base.errors import InputError
 from provision.models.problem.executor import Processes
 from provision.sweeps import run as running
-from provision.sweeps.grid import Sweep, made, points_of
 from provision.sweeps.marginal import marginal_prices, relaxed
-from provision.sweeps.parameters import changed
+from provision.sweeps.parameters import Sweep, changed, made, points_of
 from provision.sweeps.safety import price_of_safety, windows_carried
 from provision.sweeps.table import Table
 

@@ -26,8 +26,7 @@ from provision.verification.independent.reading import instance_of, plan_of, rea
 from provision.verification.independent.records import PlannedGpu, Slice
 from provision.verification.independent.replays.arrivals import arrival_times, dealt
 from provision.verification.independent.replays.late import judged
-from provision.verification.independent.replays.queues import batched, fewest, least_loaded, turns
-from provision.verification.independent.replays.sharing import shared
+from provision.verification.independent.replays.queues import batched, fewest, least_loaded, shared, turns
 from provision.verification.independent.replays.token_engine import replayed
 from provision.verification.independent.tokens import lengths
 from provision.verification.second import second_opinion, shelf

@@ -18,11 +18,10 @@ from provision.applier import Permissions, apply, locks, rollback, status
 from provision.applier.driver import calls, changes, nvml
 from provision.applier.driver.calls import DriverError
 from provision.applier.journal import Journal
-from provision.applier.products import names_type
 from provision.applier.serving import servers
 from provision.instances.read import write
 from provision.models.base.errors import InputError
-from provision.models.hardware.gpu import gpu_types
+from provision.models.hardware.gpu import gpu_types, names_type
 
 FORMER = [("3g.40gb", 0), ("1g.10gb", 4)]
 TARGET = [("2g.20gb", 0), ("1g.10gb", 3), ("1g.10gb", 4)]

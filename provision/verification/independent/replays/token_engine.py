@@ -3,8 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from .compiled import compiled
-from .queues import fewest
+from .queues import compiled, fewest
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
