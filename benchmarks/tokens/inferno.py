@@ -26,7 +26,8 @@ from provision.heuristics.rivals.inferno import (
     Demand,
     Setting,
     choose,
-    highest_rate_rps,
+    means,
+    per_ms,
     replicas,
 )
 from provision.instances.importers.tokens.inferno import Inferno, Server, read_inferno
@@ -36,7 +37,13 @@ from provision.models.performance.tokens.records import Engine
 from provision.models.performance.tokens.step import TokenCosts
 from provision.models.traffic.arrivals import POISSON
 
-SETTINGS = {"ten batches": SHIPPED, "none, no own work": Setting(queue=0, own=False, edge=1e-6)}
+SETTINGS = {"ten batches": (SHIPPED, 1e-3), "none, no own work": (Setting(queue=0, own=False), 1e-6)}
+"""By name the analyzer's settings, and its edge: rates are searched from this part of the rate of a batch of one
+request up to this part below the saturated rate.
+"""
+BISECTIONS = 40
+SPARE = 0.1
+"""The fraction of the saturated rate that is kept in reserve if tokens per second are promised."""
 LIMIT_S = 60
 MS_PER_S = 1000
 COST_STEP = 0.25
@@ -55,12 +62,21 @@ class Option(NamedTuple):
     most: int
 
 
+class Limits(NamedTuple):
+    """Limits on the mean time per token and to the first token (ms), and on tokens/s; 0 means no limit."""
+
+    itl_ms: float = 0.0
+    ttft_ms: float = 0.0
+    tokens_per_s: float = 0.0
+
+
 class Row(NamedTuple):
     """What a service asks: requests/s, tokens and limits, and its priority."""
 
     name: str
     rate_rps: float
     demand: Demand
+    limits: Limits
     priority: int
 
 
@@ -70,10 +86,10 @@ def main() -> None:
     parser.add_argument("folders", metavar="DIR", type=Path, nargs="+")
     print("| instance | services | queue | method | cost | bound | late in a replay |\n"
           "| --- | --- | --- | --- | --- | --- | --- |")
-    for folder, (queue, setting) in product(parser.parse_args().folders, SETTINGS.items()):
+    for folder, (queue, (setting, edge)) in product(parser.parse_args().folders, SETTINGS.items()):
         given = read_inferno(folder)
         rows = [_row(given, server) for server in given.servers]
-        options = [option for at in range(len(rows)) for option in _options(given, rows, at, setting)]
+        options = [option for at in range(len(rows)) for option in _options(given, rows, at, setting, edge)]
         for name, cost, bound, chosen in _plans(given, rows, options):
             print(f"| {folder.name} | {len(rows)} | {queue} | {name} | {cost:,.2f} | {bound} | "
                   f"{_late(rows, options, chosen)} |", flush=True)
@@ -82,22 +98,45 @@ def main() -> None:
                   f"{sum(one.cost for one in given.solution.values()):,.2f} | | |")
 
 
+def highest_rate_rps(costs: Coefficients, demand: Demand, limits: Limits, most: int, setting: Setting = SHIPPED,
+                     edge: float = 1e-3) -> float:
+    """The requests/s answered at the highest arrival rate that keeps both mean times within their limits, in batches of
+    at most ``most`` requests; 0 if no rate does.
+    """
+    least_rps, full_rps = 1000 * per_ms(costs, demand, np.array([1, most]), setting)
+    low = edge * least_rps
+    high = (1 - edge) * full_rps * (1 - SPARE if limits.tokens_per_s else 1)
+
+    def kept(rate_rps: float) -> bool:
+        found = means(costs, demand, most, rate_rps, setting)
+        return found.itl_ms <= (limits.itl_ms or math.inf) and found.ttft_ms <= (limits.ttft_ms or math.inf)
+
+    if not kept(low):
+        return 0.0
+    if kept(high):
+        low = high
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if kept(middle) else (low, middle)
+    return means(costs, demand, most, low, setting).answered_rps
+
+
 def _row(given: Inferno, server: Server) -> Row:
     target = given.target(server)
     rate_rps = target.tokens_per_s / server.output_tokens or server.rate_rps
     [priority] = {one.priority for one in given.service_classes if one.name == server.service_class}
-    demand = Demand(server.input_tokens, server.output_tokens, target.itl_ms, target.ttft_ms, target.tokens_per_s)
-    return Row(server.name, rate_rps, demand, priority)
+    limits = Limits(target.itl_ms, target.ttft_ms, target.tokens_per_s)
+    return Row(server.name, rate_rps, Demand(server.input_tokens, server.output_tokens), limits, priority)
 
 
-def _options(given: Inferno, rows: list[Row], at: int, setting: Setting) -> list[Option]:
+def _options(given: Inferno, rows: list[Row], at: int, setting: Setting, edge: float) -> list[Option]:
     demand, model = rows[at].demand, given.servers[at].model
     kinds, found = {one.name: one for one in given.accelerators}, []
     for profile in given.profiles:
         if profile.name == model:
             kind, costs = kinds[profile.accelerator], Coefficients(**profile.parameters.model_dump())
             most = max(profile.max_batch * profile.at_tokens // demand.output_tokens, 1)
-            rate_rps = highest_rate_rps(costs, demand, most, setting)
+            rate_rps = highest_rate_rps(costs, demand, rows[at].limits, most, setting, edge)
             if rate_rps:
                 units = profile.accelerators * kind.multiplicity
                 found.append(Option(at, rate_rps, profile.accelerators * kind.cost, units, kind.type, costs, most))
@@ -141,7 +180,7 @@ def _late(rows: list[Row], options: list[Option], chosen: list[tuple[int, int]])
         total = sum(one.rate_rps * many for one, many in mine)
         for one, _ in mine:
             ttft_ms, tpot_ms = _replayed(one, row.demand, row.rate_rps * one.rate_rps / total)
-            if ttft_ms > (row.demand.ttft_ms or math.inf) or tpot_ms > (row.demand.itl_ms or math.inf):
+            if ttft_ms > (row.limits.ttft_ms or math.inf) or tpot_ms > (row.limits.itl_ms or math.inf):
                 late.add(row.name)
     return f"{len(late)} of {len(rows)}"
 

@@ -26,22 +26,17 @@ from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Search
 
-BISECTIONS = 40
-SPARE = 0.1
-"""The fraction of the saturated rate that is kept in reserve if tokens per second are promised."""
 Pool = TypeVar("Pool", int, str)
 
 
 class Setting(NamedTuple):
     """The settings of the queue model. ``queue`` is the number of requests that may wait, in multiples of the batch.
 
-    ``own`` tells whether the computation of the request itself is added to the iterations. Rates are searched from
-    ``edge`` times the rate of a batch of one request up to (1 - ``edge``) times the saturated rate.
+    ``own`` tells whether the computation of the request itself is added to the iterations.
     """
 
     queue: int = 10
     own: bool = True
-    edge: float = 1e-3
 
 
 SHIPPED = Setting()
@@ -49,15 +44,10 @@ SHIPPED = Setting()
 
 
 class Demand(NamedTuple):
-    """The mean numbers of tokens of a request, and the limits: mean time per token and to the first token (ms),
-    tokens/s; 0 means no limit.
-    """
+    """The mean numbers of tokens of a request."""
 
     input_tokens: int
     output_tokens: int
-    itl_ms: float = 0.0
-    ttft_ms: float = 0.0
-    tokens_per_s: float = 0.0
 
 
 class Coefficients(NamedTuple):
@@ -81,39 +71,13 @@ class Means(NamedTuple):
     answered_rps: float
 
 
-def highest_rate_rps(costs: Coefficients, demand: Demand, most: int, setting: Setting = SHIPPED) -> float:
-    """The requests/s answered at the highest arrival rate that keeps both mean times within their limits; 0 if no rate
-    does.
-
-    Parameters
-    ----------
-    costs, demand
-        The coefficients of the server, and the requests with their limits.
-    most
-        The largest batch.
-    setting
-        The settings of the queue model.
-    """
-    least_rps, full_rps = 1000 * _per_ms(costs, demand, np.array([1, most]), setting)
-    low = setting.edge * least_rps
-    high = (1 - setting.edge) * full_rps * (1 - SPARE if demand.tokens_per_s else 1)
-    if not _kept(costs, demand, most, low, setting):
-        return 0.0
-    if _kept(costs, demand, most, high, setting):
-        low = high
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _kept(costs, demand, most, middle, setting) else (low, middle)
-    return means(costs, demand, most, low, setting).answered_rps
-
-
 def means(costs: Coefficients, demand: Demand, most: int, rate_rps: float, setting: Setting = SHIPPED) -> Means:
     """The means at an arrival rate, from the steady state of a birth and death process over the number of requests in
     the system.
     """
     states = np.arange(most * (1 + setting.queue) + 1)
     batch = np.minimum(states, most)
-    logs = np.concatenate([[0.0], np.cumsum(np.log(rate_rps / 1000 / _per_ms(costs, demand, batch[1:], setting)))])
+    logs = np.concatenate([[0.0], np.cumsum(np.log(rate_rps / 1000 / per_ms(costs, demand, batch[1:], setting)))])
     share = np.exp(logs - logs.max())
     share /= share.sum()
     answered = rate_rps / 1000 * (1 - share[-1])
@@ -123,12 +87,7 @@ def means(costs: Coefficients, demand: Demand, most: int, rate_rps: float, setti
     return Means(float(itl_ms), float(wait_ms + prefill_ms + itl_ms), float(batch @ share), float(1000 * answered))
 
 
-def _kept(costs: Coefficients, demand: Demand, most: int, rate_rps: float, setting: Setting) -> bool:
-    found = means(costs, demand, most, rate_rps, setting)
-    return found.itl_ms <= (demand.itl_ms or math.inf) and found.ttft_ms <= (demand.ttft_ms or math.inf)
-
-
-def _per_ms(costs: Coefficients, demand: Demand, batch: np.ndarray, setting: Setting) -> np.ndarray:
+def per_ms(costs: Coefficients, demand: Demand, batch: np.ndarray, setting: Setting) -> np.ndarray:
     """The requests answered per ms with ``batch`` requests in the batch, in the shape of ``batch``."""
     own_ms = costs.beta + costs.gamma * _attended(demand) if setting.own else 0.0
     token_ms = _iteration_ms(costs, demand, batch) + own_ms

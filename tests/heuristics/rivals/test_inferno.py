@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 import pytest
+from inferno import Limits, highest_rate_rps
 from token_instances import chat, instance, performance
 
 from provision import solve
@@ -13,14 +14,13 @@ from provision.heuristics.rivals.inferno import (
     Demand,
     Setting,
     choose,
-    highest_rate_rps,
     means,
     replicas,
 )
 from provision.instances.importers.tokens.inferno import read_inferno
 
 INFERNO = Path(__file__).resolve().parents[4] / "shared" / "data" / "inferno"
-COSTS, ASKED = Coefficients(17.0, 0.034, 0.001), Demand(128, 1024, itl_ms=40.0, ttft_ms=1000.0)
+COSTS, ASKED, LIMITS = Coefficients(17.0, 0.034, 0.001), Demand(128, 1024), Limits(itl_ms=40.0, ttft_ms=1000.0)
 
 
 def test_a_single_request_meets_nobody():
@@ -34,13 +34,13 @@ def test_a_single_request_meets_nobody():
 
 
 def test_the_highest_rate_is_at_a_limit_or_saturates():
-    rate = highest_rate_rps(COSTS, ASKED, 38)
+    rate = highest_rate_rps(COSTS, ASKED, LIMITS, 38)
     assert means(COSTS, ASKED, 38, rate).ttft_ms == pytest.approx(1000, rel=0.01)
     assert means(COSTS, ASKED, 38, rate).itl_ms <= 40
-    unlimited = highest_rate_rps(COSTS, Demand(128, 1024), 38)
+    unlimited = highest_rate_rps(COSTS, ASKED, Limits(), 38)
     assert unlimited > rate and means(COSTS, ASKED, 38, unlimited).batch <= 38
-    assert highest_rate_rps(COSTS, Demand(128, 1024, tokens_per_s=1.0), 38) < 0.91 * unlimited
-    assert highest_rate_rps(COSTS, ASKED._replace(itl_ms=17.0), 38) == 0
+    assert highest_rate_rps(COSTS, ASKED, Limits(tokens_per_s=1.0), 38) < 0.91 * unlimited
+    assert highest_rate_rps(COSTS, ASKED, LIMITS._replace(itl_ms=17.0), 38) == 0
 
 
 @pytest.mark.skipif(not INFERNO.is_dir(), reason="inferno's instances are not there")
@@ -51,8 +51,8 @@ def test_all_replica_counts_of_its_own_solutions():
             [profile] = [one for one in given.profiles
                          if (one.name, one.accelerator) == (server.model, made.accelerator)]
             costs = Coefficients(**profile.parameters.model_dump())
-            demand = Demand(server.input_tokens, server.output_tokens, asked.itl_ms, asked.ttft_ms)
-            rate = highest_rate_rps(costs, demand, made.max_batch)
+            demand = Demand(server.input_tokens, server.output_tokens)
+            rate = highest_rate_rps(costs, demand, Limits(asked.itl_ms, asked.ttft_ms), made.max_batch)
             assert replicas(server.rate_rps, rate) == made.replicas
             found = means(costs, demand, made.max_batch, server.rate_rps / made.replicas)
             assert (found.itl_ms, found.ttft_ms) == pytest.approx((made.itl_ms, made.ttft_ms), rel=1e-3)
