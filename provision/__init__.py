@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from provision.cluster.recommend import recommend as recommend
     from provision.cluster.state import read_state as read_state
     from provision.comparing.compare import compare as compare
-    from provision.exporters.export import export as export
+    from provision.exporters.common import export as export
     from provision.instances.files.instance_file import shipped_instances as shipped_instances
     from provision.instances.read import read as read
     from provision.instances.read import read_plan as read_plan
@@ -78,7 +78,7 @@ _HOMES = {
     "buy": "buying.buy",
     "compare": "comparing.compare",
     "executor_of": "models.problem.executor",
-    "export": "exporters.export",
+    "export": "exporters.common",
     "gpu_type": "models.hardware.gpu",
     "gpu_types": "models.hardware.gpu",
     "layout": "cluster.layout",

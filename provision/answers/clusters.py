@@ -9,7 +9,7 @@ from provision.cluster.layout import Layout
 from provision.cluster.recommend import Recommendation
 from provision.cluster.steps import Step
 from provision.draw.words import plural
-from provision.exporters.export import export
+from provision.exporters.common import export
 from provision.instances.files.files import FilePath, write_text
 from provision.instances.read import write
 from provision.models.base.errors import InputError

@@ -19,7 +19,7 @@ from provision.instances.files.files import FilePath, lock_file, reason, refused
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Name, NonNegative, Record, Text
 from provision.models.plans.plan import Plan
-from provision.replanning.forecast import MOST_HISTORY
+from provision.replanning.trace import MOST_HISTORY
 
 BEGUN = "begun"
 """The outcome of a change of which nobody knows how it ended: the watch was killed meanwhile."""

@@ -26,8 +26,8 @@ from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
-from provision.replanning.forecast import ahead
 from provision.replanning.replan import Replan, replan
+from provision.replanning.trace import ahead
 from provision.verification.deployment import capacity_rps
 from provision.verification.verify import verify
 

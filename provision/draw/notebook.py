@@ -6,7 +6,7 @@ from typing import Any
 from provision.draw.html import document, lines, table
 from provision.draw.layout.drawing import Drawing
 from provision.draw.page import plan_parts
-from provision.draw.standing import standing_of
+from provision.draw.verdict import standing_of
 from provision.instances.files.instance_file import shipped, shipped_instances
 from provision.models.plans.plan import Plan
 from provision.models.plans.result import Result

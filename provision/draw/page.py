@@ -9,7 +9,7 @@ from provision.draw.html import document, text
 from provision.draw.layout.boxes import PALETTE, FillStyle, ReplicaBox, Row, SliceBox, facts
 from provision.draw.layout.drawing import Drawing
 from provision.draw.layout.rows import Served
-from provision.draw.standing import Standing
+from provision.draw.verdict import Standing
 from provision.draw.words import number, part_of_slo, plural, ranges
 from provision.models.plans.plan import Plan
 from provision.models.plans.report import Report, Violation

@@ -18,7 +18,7 @@ from matplotlib.patheffects import withStroke
 from provision.draw.figures import check_picture, write_figure
 from provision.draw.layout.boxes import FillStyle, ReplicaBox, Row, SliceBox, details
 from provision.draw.layout.drawing import Drawing
-from provision.draw.standing import Standing
+from provision.draw.verdict import Standing
 from provision.draw.words import number, part_of_slo, plural, printable, ranges, shorten
 from provision.instances.files.files import FilePath
 from provision.models.plans.plan import Plan

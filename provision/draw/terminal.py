@@ -16,7 +16,7 @@ from provision.draw.layout.boxes import FillStyle, ReplicaBox, Row, SliceBox, de
 from provision.draw.layout.drawing import Drawing
 from provision.draw.layout.rows import Served
 from provision.draw.output import Output
-from provision.draw.standing import Standing
+from provision.draw.verdict import Standing
 from provision.draw.words import number, printable, ranges, shorten
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance

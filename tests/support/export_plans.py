@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from synthetic import random_instance
 
 import provision
-from provision.exporters.export import TARGETS
+from provision.exporters.common import TARGETS
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 
 FLEETS = [("a100-80gb",), ("a30",), ("a100-40gb", "h100-80gb"), ("h200-141gb", "v100"), ("t4",)]

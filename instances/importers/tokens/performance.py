@@ -7,10 +7,9 @@ import numpy as np
 
 from provision.instances.files.files import refused
 from provision.instances.importers.importer import poor_fit
-from provision.instances.importers.tokens.aiperf import read_aiperf
 from provision.instances.importers.tokens.guidellm import measured_counts, read_guidellm, read_guidellm_csv
 from provision.instances.importers.tokens.server import Server
-from provision.instances.importers.tokens.vllm_bench import read_vllm_bench
+from provision.instances.importers.tokens.vllm_bench import read_aiperf, read_vllm_bench
 from provision.models.base.errors import InputError
 from provision.models.fitting.tokens import TokenFit, figures_of, fit_tokens
 from provision.models.performance.tokens.data import TokenModels

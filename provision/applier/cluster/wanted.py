@@ -11,8 +11,7 @@ from typing import Any, TypeAlias
 import yaml
 
 from provision.applier.cluster.api import Object, label
-from provision.exporters.common import nodes, prefix
-from provision.exporters.export import render
+from provision.exporters.common import nodes, prefix, render
 from provision.exporters.mig_parted import node_labels
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from provision import InputError, write
 from provision.answers.margins import margins_of
-from provision.buying import words
+from provision.buying import purchase
 from provision.buying.buy import GAP, GROWTH, buy, with_demand
 from provision.commands.planning.solve import print_answer
 from provision.commands.verb import Given, Seconds, Writing, planned, read_instance, verdict
@@ -46,7 +46,7 @@ class Buy(Writing):
     def job(self, given: Given) -> dict[str, Any]:
         found = buy(given.instance, self.time_limit_s, self.gap, self.growth, self.few_changes, self.seed,
                     lambda cost, bound: given.incumbent(Incumbent(cost, bound)))
-        return found.summary() | {"answers": words.told(found)}
+        return found.summary() | {"answers": purchase.told(found)}
 
     def run(self) -> int:
         instance = read_instance(self.instance)
@@ -66,7 +66,7 @@ class Buy(Writing):
         for at, (period, plan) in enumerate(found.plans if self.out else ()):
             write(period, Path(self.out or "", _name(at, "yaml")), self.force)
             write(plan, Path(self.out or "", _name(at, "json")), self.force)
-        text = words.told(found)
+        text = purchase.told(found)
         if found.plans and self.out:
             text.append(f"{len(found.plans)} plans with their instances written to {self.out}")
         content = found.summary() | {"plot_file": self.png if found.cost is not None else None}

@@ -13,8 +13,8 @@ from provision.draw.latencies import latencies_figure, strain
 from provision.draw.layout.drawing import Drawing
 from provision.draw.page import plan_parts
 from provision.draw.progress import progress
-from provision.draw.standing import standing_of
 from provision.draw.sweep import sweep_figure
+from provision.draw.verdict import standing_of
 from provision.draw.words import plural
 from provision.instances.files.files import write_text
 from provision.models.base.arguments import operand, option, written

@@ -8,9 +8,9 @@ from provision import InputError, Instance, Plan, draw, read_plan, verify
 from provision.commands.verb import Given, OnPlan, Writing, given_plan, instance_of
 from provision.draw.page import render_page
 from provision.draw.progress import progress
-from provision.draw.standing import Standing, replayed
 from provision.draw.terminal import draw_terminal
-from provision.exporters.export import TARGETS, export, render
+from provision.draw.verdict import Standing, replayed
+from provision.exporters.common import TARGETS, export, render
 from provision.instances.files.files import write_text
 from provision.models.base.arguments import local, option, written
 from provision.models.base.fields import Name, PositiveCount

@@ -16,9 +16,8 @@ from provision.commands.verb import DASK, WORKERS, Given, Seconds, Writing, plan
 from provision.draw.figures import write_figure
 from provision.draw.output import Output, show
 from provision.draw.progress import planning, telling
-from provision.draw.standing import standing_of
 from provision.draw.terminal import drawn
-from provision.draw.verdict import made, nodes, problems, sentence, slo_table, slos_of
+from provision.draw.verdict import made, nodes, problems, sentence, slo_table, slos_of, standing_of
 from provision.instances.files.files import load, validate, write_text
 from provision.models.base.arguments import arguments, flag_of, local, operand, option, written
 from provision.models.base.clock import Deadline, Stopwatch, end_if_asked

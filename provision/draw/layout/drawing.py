@@ -7,7 +7,7 @@ from itertools import chain
 
 from provision.draw.layout.boxes import ReplicaBox, Row, styles
 from provision.draw.layout.rows import NAMES, Served, arrangement, by_model, gpus_alike, likeness, row_of, served
-from provision.draw.standing import Standing
+from provision.draw.verdict import Standing
 from provision.draw.words import plural, printable, ranges
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from provision import Instance, __version__
 from provision.answers.lists import gpu_rows, instance_row, method_rows
 from provision.cluster.journal import Decision, Journal
-from provision.exporters.export import TARGETS
+from provision.exporters.common import TARGETS
 from provision.instances.files.files import dump
 from provision.instances.files.instance_file import shipped, shipped_instances
 from provision.models.performance.catalogue import load_performance, shipped_performance

@@ -22,7 +22,7 @@ from provision.draw.convergence import Moment, convergence_figure
 from provision.draw.html import figure, lines, section, table
 from provision.draw.layout.drawing import Drawing
 from provision.draw.page import plan_parts, render_page
-from provision.draw.standing import Standing, standing_of
+from provision.draw.verdict import Standing, standing_of
 from provision.instances.files.files import dump
 from provision.models.plans.result import relative_gap
 from provision.service.api.operation import Givens, Service, operation

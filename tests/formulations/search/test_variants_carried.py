@@ -8,7 +8,7 @@ import provision
 from provision.applier.target import Commands, gpu_layout
 from provision.draw.layout.drawing import Drawing
 from provision.draw.page import render_page
-from provision.exporters.export import render
+from provision.exporters.common import render
 from provision.models.base.errors import InputError
 from provision.models.plans.disturbance import disturbance
 from provision.models.problem.prediction import predict_slice

@@ -8,12 +8,11 @@ import pytest
 import yaml
 from token_instances import performance
 
-from provision.instances.importers.tokens.aiperf import read_aiperf
 from provision.instances.importers.tokens.guidellm import read_guidellm, read_guidellm_csv
 from provision.instances.importers.tokens.inference_perf import minimum_instance, read_inference_perf
 from provision.instances.importers.tokens.inferno import read_inferno
 from provision.instances.importers.tokens.iterations import read_splitwise
-from provision.instances.importers.tokens.vllm_bench import read_vllm_bench
+from provision.instances.importers.tokens.vllm_bench import read_aiperf, read_vllm_bench
 from provision.models.base.errors import InputError
 from provision.models.performance.tokens.data import TokenModels
 

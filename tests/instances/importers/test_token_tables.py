@@ -8,7 +8,7 @@ import yaml
 from plain import plain
 from token_instances import chat, instance, performance
 
-from provision.exporters.export import render
+from provision.exporters.common import render
 from provision.instances.importers.tokens.inferno import read_inferno
 from provision.instances.importers.tokens.inferno_instance import inferno_instance
 from provision.instances.importers.tokens.iterations import read_muxserve, read_splitwise, timed_iterations

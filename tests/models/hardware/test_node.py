@@ -5,7 +5,7 @@ import yaml
 from token_instances import chat, instance, performance
 
 import provision
-from provision.exporters.export import render
+from provision.exporters.common import render
 from provision.models.hardware.geometry import geometry
 from provision.models.hardware.gpu import gpu_type, gpus_in, group_of
 from provision.models.hardware.prices import list_price

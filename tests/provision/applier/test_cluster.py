@@ -10,7 +10,7 @@ from provision.applier.cluster import roll
 from provision.applier.cluster.api import differing
 from provision.applier.locks import locked_state
 from provision.cli import main
-from provision.exporters.export import render
+from provision.exporters.common import render
 from provision.instances.read import write
 from provision.models.base.clock import Stop, stopping
 from provision.models.base.errors import InputError

@@ -10,9 +10,8 @@ import pytest
 
 import provision
 from provision.buying.market import Market
-from provision.buying.purchase import End
+from provision.buying.purchase import End, _end
 from provision.buying.search import Searching
-from provision.buying.words import _end
 from provision.cli import main
 from provision.models.base.clock import Deadline
 from provision.models.performance.measured_segments import MeasuredSegments

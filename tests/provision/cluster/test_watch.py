@@ -306,7 +306,7 @@ def test_a_forecast_raises_what_is_expected(running, tmp_path, monkeypatch):
 
 def test_forecasts_of_statsforecast():
     pytest.importorskip("statsforecast")
-    from provision.replanning.forecast import ahead
+    from provision.replanning.trace import ahead
 
     assert ahead([[1.0]] * 5) is None
     noise = np.random.default_rng(0).normal(0, 1, 49)
@@ -317,7 +317,7 @@ def test_forecasts_of_statsforecast():
 
 def test_a_forecast_counts_only_where_a_rise_is_likely(monkeypatch):
     """The lower end of the interval of three forecasts in four must be above the last rate."""
-    from provision.replanning.forecast import ahead
+    from provision.replanning.trace import ahead
 
     ends = iter([3.9, 4.1])
 

@@ -11,7 +11,7 @@ from provision.cluster.calibrate import calibrate
 from provision.cluster.defragment import defragment
 from provision.commands import JOBS, VERBS
 from provision.commands.verb import REMOTE, asked, request, requested, verb_class
-from provision.exporters.export import render
+from provision.exporters.common import render
 from provision.models.base.arguments import arguments
 from provision.models.plans.simulation_report import SimulationSettings
 from provision.replanning.trace import compare_policies

@@ -17,8 +17,8 @@ from provision.draw.layout.boxes import PALETTE, PATTERNS, details, styles
 from provision.draw.layout.drawing import Drawing
 from provision.draw.page import render_page
 from provision.draw.picture import MOST_ROWS, draw_picture
-from provision.draw.standing import Standing
 from provision.draw.terminal import draw_terminal
+from provision.draw.verdict import Standing
 from provision.draw.words import number, ranges, shorten
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE, gpu_type

@@ -8,7 +8,7 @@ from export_plans import parts_of_whole_gpus, shared_slices
 
 import provision
 from provision.cli import main
-from provision.exporters.export import TARGETS, render
+from provision.exporters.common import TARGETS, render
 from provision.instances.importers.parvagpu import import_deployment
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 

@@ -16,8 +16,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelInstanceGroup
 
 import provision
 from provision.exporters import mig_parted
-from provision.exporters.common import prefix
-from provision.exporters.export import TARGETS
+from provision.exporters.common import TARGETS, prefix
 from provision.models.hardware.gpu import gpu_type
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 

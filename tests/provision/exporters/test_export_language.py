@@ -21,7 +21,7 @@ from export_plans import planned
 from token_instances import CHAT, chat, instance, performance, times_as_long
 
 from provision import solve
-from provision.exporters.export import TARGETS, render
+from provision.exporters.common import TARGETS, render
 from provision.models.base.errors import InputError
 
 NODE = {"version": 1, "kind": "tokens", "name": "node", "gpu": "4xh100-80gb",

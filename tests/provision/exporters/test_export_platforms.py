@@ -14,8 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import provision
-from provision.exporters.common import prefix
-from provision.exporters.export import TARGETS
+from provision.exporters.common import TARGETS, prefix
 from provision.exporters.kserve import percents
 from provision.models.hardware.gpu import gpu_type
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import provision
-from provision.exporters.common import slugs
-from provision.exporters.export import TARGETS
+from provision.exporters.common import TARGETS, slugs
 from provision.exporters.routing import weights
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 

@@ -13,8 +13,7 @@ import pytest
 from export_plans import parts_of_whole_gpus, shared_slices
 
 import provision
-from provision.exporters.common import slugs
-from provision.exporters.export import TARGETS
+from provision.exporters.common import TARGETS, slugs
 from provision.models.hardware.gpu import gpu_type
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 

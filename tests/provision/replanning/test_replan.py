@@ -19,9 +19,8 @@ from provision.instances.importers.servegen import import_servegen
 from provision.models.base.errors import InputError, UnsupportedError
 from provision.models.plans.disturbance import disturbance, going_on
 from provision.models.problem.objective import objective_of
-from provision.replanning.forecast import expected, window_weight
 from provision.replanning.replan import curve, replan
-from provision.replanning.trace import ReplanPolicy, compare_policies, simulate_trace, summary
+from provision.replanning.trace import ReplanPolicy, compare_policies, expected, simulate_trace, summary, window_weight
 from provision.sweeps.parameters import changed
 from provision.sweeps.safety import windows_carried
 
