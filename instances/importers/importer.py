@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from provision.models.base.fields import Record
 from provision.models.base.register import Register
-from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
+from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments, period_ms
 
 MOST_ERROR = 0.15
 """The mean relative error of a fit above which the user is warned that plans made with it are guesses."""
@@ -90,12 +90,12 @@ def poor_fit(error: float, what: str) -> list[str]:
 
 def contradiction(model: str, measured: MeasuredModel) -> str | None:
     """A line if latencies and throughputs cannot both be in ms and requests/s; None if they can."""
-    odd = [point for point in measured.points if not 1 / CONTRADICTION < _leaves_ms(point) / point.latency_ms
+    odd = [point for point in measured.points if not 1 / CONTRADICTION < period_ms(point) / point.latency_ms
            < CONTRADICTION]
     if not odd:
         return None
     point = odd[0]
-    return (f"{_at(model, point)}: {point.throughput_rps:g} requests/s leave a batch {_leaves_ms(point):.3g} ms, "
+    return (f"{_at(model, point)}: {point.throughput_rps:g} requests/s leave a batch {period_ms(point):.3g} ms, "
             f"but latency_ms is {point.latency_ms:.3g}{_more(odd)}; are these requests/s and milliseconds?")
 
 
@@ -119,11 +119,6 @@ def _falling(model: str, measured: MeasuredModel) -> Iterator[str]:
         low, high = odd[0]
         yield (f"{_at(model, high)}: takes {high.latency_ms:.3g} ms, less than batch {low.batch} with "
                f"{low.latency_ms:.3g} ms{_more(odd)}; measure these again, warmed up and alone")
-
-
-def _leaves_ms(point: MeasuredPoint) -> float:
-    """How long each process takes per batch according to the throughput, in ms."""
-    return 1000 * point.batch * point.processes / point.throughput_rps
 
 
 def _at(model: str, point: MeasuredPoint) -> str:

@@ -1,5 +1,6 @@
-"""The strict field types of all files of the package."""
+"""The strict field types of all files of the package, and content as JSON can express it."""
 
+import math
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -70,3 +71,12 @@ class Record(BaseModel):
         object.__setattr__(made, "__pydantic_extra__", None)
         object.__setattr__(made, "__pydantic_private__", None)
         return made
+
+
+def finite(content: object) -> Any:
+    """Copy nested lists and dicts with None in place of every infinite number and NaN, which JSON lacks."""
+    if isinstance(content, dict):
+        return {name: finite(value) for name, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content

@@ -163,11 +163,11 @@ def between(series: Sequence[MeasuredPoint], batch: int, factor: float = 1.0) ->
         return None
     low, high = series[above - 1], series[above]
     part = (batch - low.batch) / (high.batch - low.batch)
-    latency_ms, period_ms = (
+    latency_ms, between_ms = (
         factor * (one + part * (other - one))
-        for one, other in ((low.latency_ms, high.latency_ms), (_period_ms(low), _period_ms(high)))
+        for one, other in ((low.latency_ms, high.latency_ms), (period_ms(low), period_ms(high)))
     )
-    return MeasuredPoint(low.profile, batch, low.processes, 1000 * batch * low.processes / period_ms, latency_ms)
+    return MeasuredPoint(low.profile, batch, low.processes, 1000 * batch * low.processes / between_ms, latency_ms)
 
 
 def ends(series: Sequence[MeasuredPoint]) -> tuple[int, ...]:
@@ -191,14 +191,14 @@ def filled(series: Sequence[MeasuredPoint], factor: float, further: Sequence[int
     batches, processes, throughput_rps, latency_ms = np.array([point[1:] for point in series], float).T
     grid = np.union1d(batches, [batch for batch in (*GRID, *further) if batches[0] < batch < batches[-1]])
     lengthened = np.where(np.isin(grid, batches), 1.0, factor)
-    period_ms = 1000 * batches * processes / throughput_rps
-    times = [lengthened * np.interp(grid, batches, column) for column in (period_ms, latency_ms)]
+    spent_ms = 1000 * batches * processes / throughput_rps
+    times = [lengthened * np.interp(grid, batches, column) for column in (spent_ms, latency_ms)]
     count = np.full(len(grid), processes[0])
     rows = np.column_stack([grid, count, 1000 * grid * count / times[0], times[1]])
     rows[np.isin(grid, batches), 2] = throughput_rps
     return rows
 
 
-def _period_ms(point: MeasuredPoint) -> float:
+def period_ms(point: MeasuredPoint) -> float:
     """The time that a process spends on a batch, in ms."""
     return 1000 * point.batch * point.processes / point.throughput_rps

@@ -40,7 +40,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from provision import InputError
 from provision.instances.files.files import lock_file
-from provision.models.base.plain import finite
+from provision.models.base.fields import finite
 from provision.service.messages import ENDED
 
 

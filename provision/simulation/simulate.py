@@ -14,6 +14,7 @@ from provision.instances.files.files import FilePath, refused
 from provision.instances.read import read, read_plan
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.errors import InputError
+from provision.models.base.fields import finite
 from provision.models.base.tolerances import CLOCK_MS
 from provision.models.plans.plan import Plan
 from provision.models.plans.simulation_report import (
@@ -83,7 +84,7 @@ def summarise(workload: Workload | Timed, processes: int, settings: SimulationSe
         utilisation=counts["busy_ns"] / (1e9 * measured_s * processes) if processes else None,
         mean_batch=taken / counts["batches"] if counts["batches"] else None,
         **{name: counts[name] for name in ("arrived", "served", "dropped", "in_flight")},
-        tail_ms=tuple(finite(value) for value in tails.mean(axis=0)),
+        tail_ms=tuple(finite(tails.mean(axis=0).tolist())),
     )
 
 
@@ -111,14 +112,9 @@ def _interval(tallies: Sequence[Tally], level: float) -> Interval:
     """The mean of a quantile over the replications, with its confidence interval (Student's t)."""
     values = np.array([quantiles(one.latencies_ms, one.measured_drops, [level])[0] for one in tallies])
     if len(values) == 1 or not np.isfinite(values).all():
-        return Interval(mean_ms=finite(values.mean()))
+        return Interval(mean_ms=finite(float(values.mean())))
     half = stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2) * values.std(ddof=1) / math.sqrt(len(values))
     return Interval(mean_ms=values.mean(), low_ms=max(values.mean() - half, 0.0), high_ms=values.mean() + half)
-
-
-def finite(value: float) -> float | None:
-    """The number itself, or None if it is infinite."""
-    return float(value) if math.isfinite(value) else None
 
 
 MOST_REQUESTS = 5e7

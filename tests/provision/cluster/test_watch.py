@@ -280,7 +280,7 @@ def test_a_forecast_that_fails_is_told_once_and_the_watch_goes_on(running, tmp_p
 
 def test_the_outcome_says_why_a_run_failed(running, monkeypatch):
     found = RunOutcome(outcome="restored", failure="server x: ends at once")
-    monkeypatch.setattr("provision.commands.watch.apply", lambda *given: found)
+    monkeypatch.setattr("provision.commands.cluster.apply", lambda *given: found)
     act = _applying(Namespace(gpus=None, evict=False, adopt=None, state=None, server="x"))
     assert act(*running) == "restored: server x: ends at once"
 
