@@ -1,8 +1,11 @@
-"""Operating points for patterns that carry rates, on slices that closed networks share under random arrivals.
+"""Operating points for patterns that carry rates, on slices that closed networks share.
 
-Batch times are taken with all processes busy (`provision.models.performance.longest_batches`). So the rate that a
-replica carries depends on the operating points of its neighbours, but not on the rates that are routed to them, and a
-workload can be split at any rates.
+Under rules for random arrivals, batch times are taken with all processes busy
+(`provision.models.performance.longest_batches`). So the rate that a replica carries depends on the operating points of
+its neighbours, but not on the rates that are routed to them, and a workload can be split at any rates.
+
+Under other rules, all processes are busy only for the objective max_throughput. A batch then takes Z + P S, with think
+time Z, slice time S and P processes on the slice. It is the same bound if neighbours begin visits without end.
 """
 
 from collections.abc import Sequence
@@ -21,6 +24,11 @@ from provision.models.performance.closed_network import ClosedNetwork, work_ms_a
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.problem.instance import Instance
 
+ASIDE = 1e-9
+"""The relative rounding error of hold times."""
+ENDLESS_MS = 1e-9
+"""A cycle so short that a neighbour always uses the slice."""
+
 
 class RateOptions(NamedTuple):
     """Operating points on slices of one profile, in order of rising slice time.
@@ -30,7 +38,7 @@ class RateOptions(NamedTuple):
     of two batches, and the memory of all processes; and ``name``, the index of the model in ``longest_cycle_ms``.
     ``think_ms`` (points, processes) is the longest think time on a slice with 1, 2, ... processes.
 
-    Hold times from ``first_ms`` on are divided into cells, each longer than the one before by the factor exp(``step``).
+    Hold times are divided into cells. ``cell_ms`` (points, cells + 1) is where each begins, and where the last ends.
     ``rps`` (points, cells) is the rate at the beginning of each cell, the highest in it; 0 where the latency rule
     allows none.
 
@@ -49,8 +57,7 @@ class RateOptions(NamedTuple):
     memory_gib: Floats
     name: Ints
     think_ms: Floats
-    first_ms: Floats
-    step: Floats
+    cell_ms: Floats
     rps: Floats
     longest_cycle_ms: Floats
     most_rps: Floats
@@ -80,12 +87,12 @@ def rate_options(instance: Instance, data: FittedNetworks, profile: str, groups:
         for number, name in enumerate(group.models):
             if name in data.models:
                 network = data.models[name].coefficients
-                found = _points(network, data.batches, compute, clients)
-                end_ms = np.minimum(found["think_ms"][:, -1] + clients * found["slice_ms"], budget_ms)
-                fits = (found["first_ms"] <= end_ms) & (found["memory_gib"] <= room_gib)
-                found, end_ms = {key: value[fits] for key, value in found.items()}, end_ms[fits]
-                found["step"] = np.log(end_ms / found["first_ms"]) / SCHEDULE.cells + np.finfo(float).eps
-                hold_ms = found["first_ms"][:, None] * np.exp(found["step"][:, None] * np.arange(SCHEDULE.cells))
+                found = _points(network, data.batches, compute, clients, rule.random_arrivals)
+                first_ms, last_ms = found["hold_ms"][:, 0], np.minimum(found["hold_ms"][:, -1], budget_ms)
+                fits = (first_ms <= last_ms) & (found["memory_gib"] <= room_gib)
+                found = {key: value[fits] for key, value in found.items()}
+                found["cell_ms"] = _cells(found.pop("hold_ms"), last_ms[fits], rule.random_arrivals)
+                hold_ms = found["cell_ms"][:, :-1]
                 rps = GENEROUS * rule.capacity_rps(found["batch"][:, None], found["processes"][:, None], hold_ms,
                                                    hold_ms, budget_ms)
                 found["rps"] = np.where(rps >= least_rps, rps, 0.0)
@@ -104,21 +111,36 @@ def rate_options(instance: Instance, data: FittedNetworks, profile: str, groups:
                        beyond=float(fills), room_gib=room_gib)
 
 
-def _points(network: ClosedNetwork, batches: Sequence[int], compute: int, clients: int) -> dict[str, Any]:
-    """The operating points of a network: what does not depend on the latency rule."""
-    sizes = np.array([size for size in batches if size <= network.max_batch])
-    think_ms, slice_ms = longest_work_ms(network, sizes, np.arange(1, clients + 1), compute)
+def _points(network: ClosedNetwork, batches: Sequence[int], compute: int, clients: int, random_arrivals: bool
+            ) -> dict[str, Any]:
+    """The operating points of a network: what does not depend on the latency rule. ``hold_ms`` (points, clients) are
+    the longest times of a batch where neighbours have so many processes less one.
+    """
+    sizes, all_busy = np.array([size for size in batches if size <= network.max_batch]), np.arange(1, clients + 1)
+    think_ms, slice_ms = (longest_work_ms(network, sizes, all_busy, compute) if random_arrivals
+                          else work_ms_array(network, sizes[:, None], all_busy, compute))
     alone_ms = np.add(*work_ms_array(network, np.arange(1, sizes[-1] + 1), 1, compute))
-    cycle_ms = np.minimum.accumulate(alone_ms)[sizes - 1]
+    cycle_ms = np.minimum.accumulate(alone_ms)[sizes - 1] if random_arrivals else np.full(len(sizes), ENDLESS_MS)
     of, processes = (one.ravel() for one in np.meshgrid(
         np.arange(len(sizes)), np.arange(1, min(network.max_processes, clients) + 1), indexing="ij"))
+    together = np.minimum(processes[:, None] + all_busy - 1, clients)
     return {"batch": sizes[of], "processes": processes, "slice_ms": slice_ms[of, 0], "cycle_ms": cycle_ms[of],
             "memory_gib": network.memory_gib(sizes[of], processes), "think_ms": think_ms[of],
-            "first_ms": think_ms[of, processes - 1] + processes * slice_ms[of, 0]}
+            "hold_ms": think_ms[of[:, None], together - 1] + together * slice_ms[of]}
+
+def _cells(hold_ms: Floats, last_ms: Floats, random_arrivals: bool) -> Floats:
+    """(points, cells + 1) where the cells of hold times begin, and where the last one ends. Under rules for random
+    arrivals, each is longer than the one before by the same factor, from the first of ``hold_ms`` to ``last_ms``. Else
+    each of ``hold_ms`` has a cell.
+    """
+    if not random_arrivals:
+        return np.column_stack([hold_ms, 2 * hold_ms[:, -1]]) * (1 - 2 * ASIDE)
+    step = np.log(last_ms / hold_ms[:, 0]) / SCHEDULE.cells + np.finfo(float).eps
+    return hold_ms[:, [0]] * np.exp(step[:, None] * np.arange(SCHEDULE.cells + 1))
 
 
 def _none(clients: int) -> dict[str, Any]:
     """The arrays without any point."""
     whole = dict.fromkeys(("group", "model", "batch", "processes", "name"), np.zeros(0, int))
-    return {**whole, **dict.fromkeys(("slice_ms", "cycle_ms", "memory_gib", "first_ms", "step"), np.zeros(0)),
-            "think_ms": np.zeros((0, clients)), "rps": np.zeros((0, SCHEDULE.cells))}
+    return {**whole, **dict.fromkeys(("slice_ms", "cycle_ms", "memory_gib"), np.zeros(0)),
+            "think_ms": np.zeros((0, clients)), "rps": np.zeros((0, 1)), "cell_ms": np.zeros((0, 2))}

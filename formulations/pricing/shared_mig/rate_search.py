@@ -1,4 +1,4 @@
-"""Exact pricing of patterns that carry rates on slices that closed networks share under random arrivals.
+"""Exact pricing of patterns that carry rates on slices that closed networks share.
 
 For each number P of processes on the slice, a depth-first search adds replicas in order of rising slice time. So no
 later replica delays the others less than the shortest of those that may still be added. With this, the hold times of
@@ -13,15 +13,13 @@ that are too short make the knapsack loose.
 import numpy as np
 
 from provision.formulations.pricing.rates import GroupPrices
-from provision.formulations.pricing.shared_mig.rate_options import RateOptions
+from provision.formulations.pricing.shared_mig.rate_options import ASIDE, RateOptions
 from provision.formulations.pricing.shared_mig.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled, inner
 
 MOST_STEPS, PARTS = SCHEDULE.steps, SCHEDULE.parts
 """Numbers that kernels read as constants."""
-ASIDE = 1e-9
-"""Visits that begin this fraction of the time before the end of a batch are not counted, so that rounding adds none."""
 
 
 @compiled
@@ -134,15 +132,14 @@ def _by_cell(options: RateOptions, prices: GroupPrices, useful: Ints) -> tuple[F
     value, busy = np.full((2, len(useful), cells), -np.inf), np.zeros((len(useful), cells))
     for row in range(len(useful)):
         one = useful[row]
-        group, end_ms, longer = options.group[one], options.first_ms[one], np.exp(options.step[one])
+        group = options.group[one]
         for cell in range(cells):
-            end_ms *= longer
             rps = options.rps[one, cell]
             if rps > 0:
                 counts = min(rps, options.most_rps[group])
                 value[1, row, cell] = options.beyond * rps + prices.bonus[group]
                 value[0, row, cell] = value[1, row, cell] + (prices.per_rps[group] - options.beyond) * counts
-                busy[row, cell] = options.processes[one] * options.slice_ms[one] / end_ms
+                busy[row, cell] = options.processes[one] * options.slice_ms[one] / options.cell_ms[one, cell + 1]
     return value, busy
 
 
@@ -166,7 +163,7 @@ def _worth(options: RateOptions, useful: Ints, value: Floats, busy: Floats, tota
 @inner
 def _cell(options: RateOptions, one: int, hold_ms: float) -> int:
     """The cell of a hold time, or the one before it if the hold time is at its beginning."""
-    return max(int(np.floor(np.log(hold_ms / options.first_ms[one]) / options.step[one] - ASIDE)), 0)
+    return max(np.searchsorted(options.cell_ms[one], hold_ms * (1 - ASIDE), side="right") - 1, 0)
 
 
 @inner
@@ -228,7 +225,7 @@ def _bound(options: RateOptions, prices: GroupPrices, useful: Ints, worth: Float
     for place in range(many):
         one = chosen[place]
         row = np.searchsorted(useful, one)
-        end_ms = options.first_ms[one] * np.exp(options.step[one] * cells)
+        end_ms = options.cell_ms[one, cells]
         hold_ms = _hold_ms(options, one, place, chosen, many, rest, least_ms[first], total, end_ms)
         cell = _cell(options, one, hold_ms)
         if cell >= cells or worth[0, row, cell] == -np.inf:
@@ -243,7 +240,7 @@ def _bound(options: RateOptions, prices: GroupPrices, useful: Ints, worth: Float
         processes = options.processes[one]
         if processes > rest:
             continue
-        end_ms = options.first_ms[one] * np.exp(options.step[one] * cells)
+        end_ms = options.cell_ms[one, cells]
         hold_ms = _hold_ms(options, one, -1, chosen, many, rest - processes, least_ms[first], total, end_ms)
         cell = _cell(options, one, hold_ms)
         if cell >= cells or worth[0, row, cell] == -np.inf:
@@ -298,13 +295,13 @@ def _value(options: RateOptions, prices: GroupPrices, chosen: Ints, many: int, t
     nothing, or if the pattern does not fit the memory. ``scratch`` (2, groups) is overwritten.
     """
     counted_rps, number, value, memory_gib = scratch[0], scratch[1], 0.0, 0.0
-    none, cells = options.first_ms[:0], options.rps.shape[1]
+    none, cells = options.slice_ms[:0], options.rps.shape[1]
     for group in range(len(counted_rps)):
         counted_rps[group] = number[group] = 0.0
     for place in range(many):
         one = chosen[place]
         memory_gib += options.memory_gib[one]
-        end_ms = options.first_ms[one] * np.exp(options.step[one] * cells)
+        end_ms = options.cell_ms[one, cells]
         hold_ms = _hold_ms(options, one, place, chosen, many, 0, none, total, end_ms)
         cell = _cell(options, one, hold_ms)
         rps = options.rps[one, cell] if cell < cells else 0.0

@@ -23,8 +23,6 @@ class NetworksPricing:
         batches.
     block
         The number of workloads whose choices are computed at once; more of them take more memory.
-    mixed
-        To how many of the best groups in turn a place of a pattern is given, for the most throughput.
     steps
         The most steps of iterations that bound times from below. The first steps raise them most.
     cells
@@ -53,7 +51,6 @@ class NetworksPricing:
     units: tuple[int, int] = (64, 120)
     choices: int = 3
     block: int = 256
-    mixed: int = 4
     steps: int = 50
     cells: int = 256
     parts: tuple[float, ...] = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.03, 1.06, 1.1, 1.2)

@@ -20,7 +20,7 @@ from provision.models.problem.instance import Instance
 MODELS = ("resnet50", "mobilenetv2", "vgg19", "inceptionv3", "densenet121", "bert")
 MOST, POINTS = 5, 7
 OVER_POINTS = ("group", "model", "batch", "processes", "slice_ms", "cycle_ms", "memory_gib", "name", "think_ms",
-               "first_ms", "step", "rps")
+               "cell_ms", "rps")
 
 
 def drawn(seed):
