@@ -63,13 +63,12 @@ def searched_levels(clients: int, random_arrivals: bool) -> list[Level]:
 
 def bounded_levels(clients: int, random_arrivals: bool) -> list[Level]:
     """Levels for bounds, which cover all patterns. A level has the slowdown of its lower end and the limits of its
-    upper end.
+    upper end. Under a rule for random arrivals there is one, for any number of processes.
     """
+    if random_arrivals:
+        return [Level(1, 1, clients, 1.0)]
     counted = range(2, min(clients, SCHEDULE.most_processes) + 1)
     more = [number for number in SCHEDULE.more_processes if number <= clients]
-    if random_arrivals:
-        ranges = pairwise([*counted, *more, clients + 1])
-        return [Level(number, number, following - 1, 1.0) for number, following in ranges]
     found = []
     for number in [*counted, *more[:1]]:
         full, most = 1 - 1 / number, number if number in counted else clients

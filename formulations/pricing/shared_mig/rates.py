@@ -4,8 +4,6 @@ It is for rules for random arrivals, where batch times are taken with all proces
 for the objective max_throughput. Patterns are priced by a search (``rate_search``).
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import permutations
 
 import numpy as np
 
@@ -14,15 +12,14 @@ from provision.formulations.pricing.rates import (
     GENEROUS,
     MOST_PRICED,
     GroupPrices,
-    Listing,
     Member,
     PricedRates,
     RatedPattern,
     RateOracle,
     listing_of,
 )
-from provision.formulations.pricing.shared_mig.rate_options import RateOptions, rate_options
-from provision.formulations.pricing.shared_mig.rate_search import climb, search
+from provision.formulations.pricing.shared_mig.rate_options import rate_options
+from provision.formulations.pricing.shared_mig.rate_search import search
 from provision.formulations.pricing.shared_mig.schedule import SCHEDULE
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import SliceType
@@ -62,57 +59,17 @@ class NetworkPatterns(RateOracle):
         self.problem, self.rule = problem, problem.instance.shared_rule
         self.options = rate_options(problem.instance, data, slice_type.profile, problem.groups, problem.fills)
         self.budget_ms = np.array([group.slo_ms * problem.instance.policy.part_of_slo for group in problem.groups])
-        self.single_rps = problem.single_rps[:, problem.segments.slice_types.index(slice_type)]
-
-    def listed(self) -> Listing:
-        """Patterns of each two groups: one carries a part, drawn at random, of what it carries alone, and the other as
-        much as it can beside it.
-        """
-        draw, groups, found = np.random.default_rng(0), len(self.single_rps), list[Ints]()
-        points = [np.flatnonzero(self.options.group == group) for group in range(groups)]
-        even = 1 / np.maximum(self.single_rps, self.single_rps.max(initial=0.0) / 10)
-        for pair in permutations([group for group in range(groups) if len(points[group])], 2):
-            per_rps, most_rps = np.zeros(groups), self.options.most_rps.copy()
-            per_rps[list(pair)] = even[list(pair)] * [SCHEDULE.sharing, 1]
-            most_rps[pair[0]] = min(most_rps[pair[0]], draw.random() / even[pair[0]])
-            starts = [np.array([draw.choice(points[group]) for group in pair]) for _ in range(SCHEDULE.starts)]
-            prices = GroupPrices(per_rps, np.zeros(groups), self.options.total_rps, np.zeros(groups))
-            found += self._climbed(self.options._replace(most_rps=most_rps, beyond=0.0), prices, starts)
-        return listing_of(self._patterns(found), groups)
 
     def price(self, prices: GroupPrices, floor: float, effort: int) -> PricedRates:
         """See ``RateOracle.price``. For least cost, the operating points have the limits of rates."""
-        options, groups = self.options, len(self.single_rps)
+        options = self.options
         if self.problem.fills:
             options = options._replace(most_rps=prices.cap_rps, total_rps=prices.cap_rps)
         prices = prices._replace(cap_rps=options.total_rps)
-        climbed = self._patterns(self._climbed(options, prices, self._starts(prices)))
-        worth = prices.of_totals(listing_of(climbed, groups), options.beyond)
-        best = max(floor, float(worth.max(initial=0.0)))
-        members, most = search(options, prices, best, 0 if best > floor else SCHEDULE.nodes * SCHEDULE.more**effort)
-        kept = [climbed[at] for at in np.flatnonzero(worth > floor).tolist()]
-        return PricedRates(most * GENEROUS, listing_of(kept + self._patterns([members]), groups))
-
-    def _starts(self, prices: GroupPrices) -> Iterator[Ints]:
-        """Patterns to improve: none, and some drawn at random."""
-        draw, useful = np.random.default_rng(0), np.flatnonzero(prices.per_rps[self.options.group] > 0)
-        yield np.zeros(0, int)
-        for _ in range(SCHEDULE.climbs - 1 if len(useful) else 0):
-            yield draw.choice(useful, int(draw.integers(1, SCHEDULE.sharing + 1)))
-
-    @staticmethod
-    def _climbed(options: RateOptions, prices: GroupPrices, starts: Iterable[Ints]) -> list[Ints]:
-        """The patterns of at least two replicas to which the starts can be improved, as points."""
-        found = [climb(options, prices, start) for start in starts] if len(options.group) else []
-        return [members for members, worth in found if len(members) > 1 and worth > 0]
-
-    def _patterns(self, found: Iterable[Ints]) -> list[RatedPattern]:
-        """Different patterns of points with their rates at their exact hold times. Those in which a replica carries
-        nothing are left out.
-        """
-        different = dict.fromkeys(tuple(sorted(members.tolist())) for members in found)
-        rated = [self._rated(np.array(members)) for members in different if members]
-        return [pattern for pattern in rated if min(pattern.rps) > 0]
+        members, most = search(options, prices, max(floor, 0.0), SCHEDULE.nodes * SCHEDULE.more**effort)
+        rated = self._rated(members) if len(members) else None
+        found = [] if rated is None or min(rated.rps) <= 0 else [rated]
+        return PricedRates(most * GENEROUS, listing_of(found, len(prices.per_rps)))
 
     def _rated(self, members: Ints) -> RatedPattern:
         """A pattern with the highest rates of its replicas."""

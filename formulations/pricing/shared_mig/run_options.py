@@ -6,7 +6,7 @@ plans, a role counts with the most time that any rate up to the role's own takes
 bounds, it counts with the least time that any rate of the role takes.
 """
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from provision.formulations.pricing.knapsacks import Levels
 from provision.formulations.pricing.shared_mig.levels import Level, level_times_ms
-from provision.formulations.pricing.shared_mig.schedule import SCHEDULE
 from provision.formulations.search.roles import Role
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.tolerances import FORGIVEN, SINGLE, TOLERANCE
@@ -24,11 +23,6 @@ from provision.models.performance.closed_network import ClosedNetwork, work_ms_a
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.problem.policy import Policy
 from provision.models.traffic.rule import LatencyRule
-
-Visits = tuple[Floats, Floats]
-"""How little each model can disturb others, two arrays (models,) in ms: for how long a batch of one request occupies
-the slice, and how long it takes in all, where its process is alone on the slice.
-"""
 
 
 class Ways(NamedTuple):
@@ -83,7 +77,6 @@ def ways_of(data: FittedNetworks, profile: str, policy: Policy, rule: LatencyRul
     """
     gpu, forgiven = gpu_type(data.gpu), 1 + FORGIVEN if relaxed else 1.0
     compute, memory_gib = gpu.slice_compute(profile), gpu.slice_memory_gib(profile) * forgiven
-    visits = shortest_visits(data, {name for role in roles for name in role.models}, profile)
     room = np.array([level.processes for level in levels])
     found = []
     for role in roles:
@@ -95,7 +88,7 @@ def ways_of(data: FittedNetworks, profile: str, policy: Policy, rule: LatencyRul
             sizes = np.array([size for size in data.batches if size <= network.max_batch])
             most = min(network.max_processes, gpu.mps_clients)
             if rule.random_arrivals:
-                ways = _all_busy(network, sizes, compute, policy, role, levels, relaxed, rule, visits, most)
+                ways = _all_busy(network, sizes, compute, policy, role, levels, relaxed, rule, most)
             else:
                 ways = _at_mean_times(network, sizes, compute, policy, role, levels, relaxed)
             batch, processes, use, in_time = np.broadcast_arrays(*ways)
@@ -132,13 +125,13 @@ def _at_mean_times(network: ClosedNetwork, sizes: Ints, compute: int, policy: Po
 
 
 def _all_busy(network: ClosedNetwork, sizes: Ints, compute: int, policy: Policy, role: Role, levels: Sequence[Level],
-              relaxed: bool, rule: LatencyRule, visits: Visits, most: int) -> tuple[Ints, Ints, Floats, Bools]:
+              relaxed: bool, rule: LatencyRule, most: int) -> tuple[Ints, Ints, Floats, Bools]:
     """Like `_at_mean_times`, for every number of processes up to ``most`` with all of them busy; the arrays broadcast
     to (processes, batches, levels).
 
-    In plans, a batch beside P processes takes at most Z + P S. In bounds, the longest batch takes at least its time
-    beside those neighbours that delay it least (``least_hold_ms``). Besides, n busy processes whose batches never take
-    longer than a hold time take at least n S / hold of the slice's time, and the rule limits the hold time.
+    In plans, a batch on a slice with P processes takes at most Z + P S. In bounds, the longest batch takes at least
+    Z + n S, its time beside no others. Besides, n busy processes whose batches never take longer than a hold time take
+    at least n S / hold of the slice's time, and the rule limits the hold time.
     """
     forgiven = 1 + FORGIVEN if relaxed else 1.0
     launching = np.array([level.launching for level in levels])
@@ -146,8 +139,7 @@ def _all_busy(network: ClosedNetwork, sizes: Ints, compute: int, policy: Policy,
     count = np.arange(1, min(most, max(level.processes for level in levels)) + 1)[:, None, None]
     longest_ms = _rooms_ms(cast("Hashable", rule), tuple(sizes.tolist()), most, role.rate_rps,
                            role.slo_ms * policy.part_of_slo * forgiven).T[:len(count), :, None] * forgiven
-    hold_ms = (least_hold_ms(think_ms, slice_ms, count, launching, visits) if relaxed
-               else think_ms + launching * slice_ms)
+    hold_ms = think_ms + (count if relaxed else launching) * slice_ms
     with np.errstate(divide="ignore"):
         use = count * slice_ms / longest_ms * relaxed / forgiven
     return sizes[:, None], count, use, hold_ms <= longest_ms
@@ -158,45 +150,6 @@ def _rooms_ms(rule: Any, sizes: tuple[int, ...], most: int, rate_rps: float, bud
               ) -> NDArray[np.float64]:
     """(batches, processes) the longest hold times, in ms, with which a replica keeps the rule at a rate."""
     return rule.room_ms(np.array(sizes)[:, None], rate_rps, 0.0, budget_ms, np.arange(1, most + 1))
-
-
-def shortest_visits(data: FittedNetworks, models: Collection[str], profile: str) -> Visits:
-    """The Visits of the models that the data describes. No larger batch delays a neighbour less than these."""
-    compute = gpu_type(data.gpu).slice_compute(profile)
-    work_ms = [work_ms_array(data.models[name].coefficients, 1, 1, compute) for name in sorted(models)
-               if name in data.models]
-    think_ms, slice_ms = np.array(work_ms, float).reshape(-1, 2).T
-    return slice_ms, think_ms + slice_ms
-
-
-def least_hold_ms(think_ms: Floats, slice_ms: Floats, processes: Ints, launching: Ints, visits: Visits) -> Floats:
-    """Lower bounds on the longest batch times of replicas beside any neighbours, in ms.
-
-    The performance model bounds the time t of a batch by the least t = Z + n S + sum over other processes of min(S, S'
-    (1 + floor(t / C'))), where S' and C' are the slice time and the cycle of the other process
-    (`provision.models.performance.longest_batches`). Here, every other process has the visits that delay the batch
-    least. The iteration rises to its limit from below, so every step of it is a lower bound.
-
-    Parameters
-    ----------
-    think_ms, slice_ms
-        The longest think time Z and slice time S of the replica.
-    processes, launching
-        The number n of its processes, and the number of all processes on the slice. All arrays broadcast.
-    visits
-        The shortest visits of all models.
-    """
-    (visit_ms, cycle_ms), others = visits, np.maximum(launching - processes, 0)
-    own_ms = think_ms + processes * slice_ms
-    hold_ms = own_ms + 0.0 * others
-    for _ in range(SCHEDULE.steps):
-        number = 1 + np.floor(hold_ms[..., None] / cycle_ms * (1 - SINGLE))
-        delay_ms = (visit_ms * number).min(axis=-1, initial=np.inf)
-        longer_ms = own_ms + others * np.minimum(slice_ms, delay_ms)
-        if (longer_ms <= hold_ms).all():
-            break
-        hold_ms = longer_ms
-    return hold_ms
 
 
 def longest_work_ms(network: ClosedNetwork, sizes: NDArray[np.int64], launching: NDArray[np.int64], compute: int

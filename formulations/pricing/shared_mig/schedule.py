@@ -12,10 +12,6 @@ class NetworksPricing:
     nodes, more, hardest
         The nodes of the quickest search for patterns that carry rates, the factor by which each further effort opens
         more, and the greatest effort.
-    climbs, sharing
-        How many times a pattern is improved step by step in one call of pricing, and the replicas with which it begins.
-    starts
-        From how many points of two groups the listed patterns are improved.
     units
         Units of utilisation in the quickest search for patterns of roles, and in all others.
     choices
@@ -42,12 +38,9 @@ class NetworksPricing:
         utilisation that bounds distinguish.
     """
 
-    nodes: int = 1000
+    nodes: int = 250
     more: int = 4
-    hardest: int = 3
-    climbs: int = 6
-    sharing: int = 3
-    starts: int = 3
+    hardest: int = 4
     units: tuple[int, int] = (64, 120)
     choices: int = 3
     block: int = 256

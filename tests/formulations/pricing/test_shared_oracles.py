@@ -9,11 +9,8 @@ from hypothesis import strategies as st
 
 from provision.formulations.pricing.oracle import oracles_of
 from provision.formulations.pricing.shared_mig.run_options import (
-    least_hold_ms,
     least_use,
-    longest_work_ms,
     most_use,
-    shortest_visits,
 )
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.roles import Role
@@ -241,27 +238,3 @@ def test_utilisation_lies_between_the_least_and_the_most(times_ms, rate_rps, upt
     assert use(rate_rps * part) <= most_use(busy_s, batch, role, fill_s) * (1 + ROUNDING)
     higher = rate_rps * (1 + (upto - 1) * part)
     assert use(higher) >= least_use(busy_s, batch, role, fill_s) * (1 - ROUNDING)
-
-
-@given(data=st.data())
-@settings(max_examples=100)
-def test_no_neighbours_delay_a_batch_less_than_the_bound(data):
-    """Under random arrivals, the predicted batch times of replicas on a slice are at least ``least_hold_ms``. They are
-    equal if the neighbours run batches of 1 of the model that delays least.
-    """
-    performance, profile = load_performance("parvagpu-a100"), data.draw(st.sampled_from(["1g.10gb", "3g.40gb"]))
-    compute = GPU.slice_compute(profile)
-    visits = shortest_visits(performance, NETWORK_MODELS, profile)
-    members = [Member(data.draw(st.sampled_from(NETWORK_MODELS)), data.draw(st.sampled_from([1, 8, 32])),
-                      data.draw(st.integers(1, 3)), 1.0, 1.0, None, 10.0, True, None)
-               for _ in range(data.draw(st.integers(2, 4)))]
-    launching = sum(one.processes for one in members)
-    for one, found in zip(members, performance.predict(profile, members), strict=True):
-        network = performance.models[one.model].coefficients
-        think_ms, slice_ms = longest_work_ms(network, np.array([one.batch]), np.array([launching]), compute)
-        least_ms = least_hold_ms(think_ms, slice_ms, np.array(one.processes), np.array([launching]), visits)
-        assert least_ms.item() <= found.latency_ms * (1 + ROUNDING)
-        if all(other.batch == 1 and other.model == one.model for other in members):
-            own = shortest_visits(performance, [one.model], profile)
-            alike_ms = least_hold_ms(think_ms, slice_ms, np.array(one.processes), np.array([launching]), own)
-            assert alike_ms.item() == pytest.approx(found.latency_ms)
