@@ -8,7 +8,6 @@ in its slot is a pattern. Closed networks, gpu-lets' turns and further kinds of 
 of `provision.formulations.pricing` lists.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -23,15 +22,16 @@ from provision.formulations.pricing.mps.tables import tables_of
 from provision.formulations.pricing.oracle import Running, replica_of
 from provision.formulations.pricing.rate_oracles import rate_oracle
 from provision.formulations.pricing.rates import GENEROUS, Listing
+from provision.formulations.search.assemble import routed
 from provision.formulations.search.problem import Problem, Shareable, groups_of
 from provision.formulations.search.segments import Segments
 from provision.models.base.arrays import Floats
 from provision.models.base.clock import Deadline
-from provision.models.base.tolerances import FORGIVEN, PLANNED
+from provision.models.base.tolerances import FORGIVEN
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.igniter import IgniterProfiles
-from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice, carried_rps
+from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.objective import objective_of
 from provision.models.problem.workload import FleetEntry
@@ -61,27 +61,15 @@ def parts_of(instance: Instance, pattern: SlicePattern) -> tuple[Floats, Floats]
 
 
 def plan_of(instance: Instance, entries: Iterable[int], held: Iterable[Held], name: str) -> Plan | None:
-    """The plan of patterns, with the rates of all replicas, in proportion to their capacities; None if the patterns do
-    not carry the planned rates.
+    """The plan of patterns at the rates of all replicas, named after a method; None if the patterns do not carry the
+    planned rates.
 
-    ``entries`` and ``held`` are the fleet entry and the slices of every GPU. GPUs without slices are left out. ``name``
-    is that of the method.
+    ``entries`` and ``held`` are the fleet entry and the slices of every GPU. GPUs without slices are left out.
     """
-    gpus = [PlannedGpu(gpu=instance.fleet[e].gpu, mig=instance.fleet[e].partitioned, slices=tuple(
+    return routed(instance, [PlannedGpu(gpu=instance.fleet[e].gpu, mig=instance.fleet[e].partitioned, slices=tuple(
         Slice(profile=profile, start=start, replicas=pattern)
         for profile, start, pattern in sorted(slices, key=lambda one: one[1])))
-        for e, slices in zip(entries, held, strict=True) if slices]
-    carried, factors = [carried_rps([gpu]) for gpu in gpus], [dict[str, float]() for _ in gpus]
-    for workload in instance.workloads:
-        planned, share = instance.planned_rps(workload), workload.max_share_per_gpu
-        most_rps = share * planned if share < 1 and planned else math.inf
-        total = math.fsum(min(of_gpu[workload.name], most_rps) for of_gpu in carried)
-        if planned * (1 - PLANNED) > total:
-            return None
-        for factor, of_gpu in zip(factors, carried, strict=True):
-            if rps := of_gpu[workload.name]:
-                factor[workload.name] = min(planned / total, 1.0) * min(most_rps / rps, 1.0)
-    return instance.plan_of(name, map(PlannedGpu.with_rates, gpus, factors))
+        for e, slices in zip(entries, held, strict=True) if slices], name)
 
 
 class Slots:

@@ -12,7 +12,6 @@ carries more than the highest total value of patterns on all GPUs, less the valu
 value of patterns (`RateOracle.price`).
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -99,21 +98,17 @@ class FullFleet:
         self.limits: list[Limit] = []
         self.columns, self.rated_already = Known[Column](), Known[Column]()
         for at, slice_type in np.argwhere(self.single_rps > 0).tolist():
-            self.add(slice_type, (Member(at, running_alone(problem, at, slice_type)),))
+            self.add(slice_type, (Member(at, running_alone(problem, groups[at].members[0], slice_type)),))
         lists = [(slice_type, one.listed()) for slice_type, one in oracles]
         self.listed = [(slice_type, one) for slice_type, one in lists if one is not None]
 
-    def add_plan(self, plan: Plan) -> list[Column] | None:
-        """Add the patterns of a plan that keep their SLOs with all replicas busy; return the patterns of all its
-        slices, None if some do not keep their SLOs.
-        """
+    def add_plan(self, plan: Plan) -> bool:
+        """Add the patterns of a plan that keep their SLOs with all replicas busy; return whether all of them do."""
         instance, groups = self.problem.instance, self.problem.groups
         group_of = {instance.workloads[member].name: at for at, group in enumerate(groups) for member in group.members}
-        found = [self.add(slice_type, tuple(Member(at := group_of[one.workload], Running(
+        return None not in [self.add(slice_type, tuple(Member(at := group_of[one.workload], Running(
             groups[at].models.index(instance.model_of(one)), one.batch, one.processes, one.sm_share, one.turn))
             for one in replicas)) for slice_type, replicas in slices_of(self.problem, plan)]
-        patterns = [one for one in found if one is not None]
-        return patterns if len(patterns) == len(found) else None
 
     def rounds(self, until: Deadline) -> Iterator[float]:
         """Tighten the bound until no prices improve it or time is over; yield the bound after every round.
@@ -134,24 +129,15 @@ class FullFleet:
                 if self.bound <= -found.value * (1 + SETTLED) or not grows:
                     return
 
-    def price(self, duals: Floats, asked_rps: Floats | float = np.inf, listed: bool = True) -> None:
-        """Add patterns that are worth more than their slice costs at dual prices; prove a bound if none is listed.
+    def price(self, duals: Floats, listed: bool = True) -> None:
+        """Add patterns that are worth more than their slice costs at the dual prices (rows,) of a linear program; prove
+        a bound if none is listed.
 
-        Parameters
-        ----------
-        duals
-            (rows,) the prices: duals of a linear program.
-        asked_rps
-            (groups,) the demand that remains to be carried; by default endless. Up to this rate, each request/s of a
-            replica is worth 1 plus its dual price; beyond it, only 1. No bound is proven if the remaining demand of
-            some group is less than what one GPU may carry of the group.
-        listed
-            Whether listed patterns are looked through first, which is quick. If some are worth more than their slice,
-            nothing else is priced.
+        If ``listed``, listed patterns are looked through first, which is quick. If some are worth more than their
+        slice, nothing else is priced.
         """
         _, slices, per_rps, least, most = self.master.split(duals).values()
-        caps_rps = np.minimum(self.cap_rps, asked_rps)
-        worth = GroupPrices(1 + per_rps, least - most, caps_rps, self.least)
+        worth = GroupPrices(1 + per_rps, least - most, self.cap_rps, self.least)
         best = worth.of(self.single_rps * GENEROUS).max(axis=0, initial=0.0)
         floor = slices * (1 + SETTLED)
         above = [(at, patterns.only(np.flatnonzero(worth.of_totals(patterns) > floor[at] * (1 + NEAR))))
@@ -164,48 +150,30 @@ class FullFleet:
             found = one.price(worth, floor[at], 0)
             self._add_best(at, found.patterns, worth, one.together)
             best[at] = max(best[at], found.most)
-        if (caps_rps < self.cap_rps).any():
-            return
         asked = per_rps @ self.demand_rps * (1 - MISSING) + least @ self.least
         values = [pool.partitions @ best * GENEROUS for pool in self.problem.pools]
         limit = Limit(float(most @ self.most * GENEROUS - asked), np.concatenate(values), duals)
         self.limits.append(limit)
         self.bound = min(self.bound, limit.constant + float(self.count @ [one.max() for one in values]))
 
-    def seek(self, draw: np.random.Generator, until: Deadline, present: Sequence[Column] = ()) -> bool:
+    def seek(self, draw: np.random.Generator, until: Deadline) -> bool:
         """Add feasible patterns until a deadline, or until none are found; return whether some were added.
 
-        First patterns are priced at the linear program's duals. If that finds no more, random prices around the duals
-        are used, and a rate counts in full only up to the demand that is left: beyond it, only 1 per request/s. So
-        patterns are found that carry just the demand of one workload, and use the rest of the slice for others.
-
-        Parameters
-        ----------
-        draw
-            The source of random numbers.
-        until
-            When to end.
-        present
-            The patterns of a plan. Each call fixes another random half of them.
+        Patterns are priced at the duals of the linear program over feasible patterns. If that finds no more, random
+        prices around the duals are used.
         """
-        kept = [one for one in present if draw.random() < SCHEDULE.half]
-        asked_rps = self.demand_rps.copy()
-        for one in kept:
-            np.subtract.at(asked_rps, [member.group for member in one.members], one.rps)
-        asked_rps = np.maximum(asked_rps, 0)
         before, left = len(self.columns), SCHEDULE.again
         while not until.over:
-            patterns = list(self.columns)
-            known, *others = self.columns_of(self.columns, whole=False)
-            found = self.master.relaxed([known._replace(least=number_of(patterns, kept)), *others])
+            known = len(self.columns)
+            found = self.master.relaxed(self.columns_of(self.columns, whole=False))
             if found is None:
                 break
             self.price(found.duals)
-            if len(patterns) == len(self.columns):
+            if known == len(self.columns):
                 if not left:
                     break
                 left -= 1
-                self.price(found.duals * draw.uniform(0, 2, len(found.duals)), asked_rps)
+                self.price(found.duals * draw.uniform(0, 2, len(found.duals)))
         return len(self.columns) > before
 
     def _add_best(self, slice_type: int, patterns: Listing, worth: GroupPrices, together: bool = True) -> None:
@@ -219,13 +187,11 @@ class FullFleet:
             self.rated_already.add(one, self.entries(one, together), -sum(one.rps))
             self.add(slice_type, one.members)
 
-    def chosen(self, time_limit_s: float, kept: Sequence[Column] = ()) -> Filled | None:
-        """A whole-number solution over the patterns so far, with those that are ``kept`` among them; None if the
-        integer program finds none in time. The program does not know which slices are on one GPU.
+    def chosen(self, time_limit_s: float) -> Filled | None:
+        """A whole-number solution over the patterns so far; None if the integer program finds none in time. The program
+        does not know which slices are on one GPU.
         """
-        patterns, *others = self.columns_of(self.columns)
-        fixed = patterns._replace(least=number_of(list(self.columns), kept))
-        found = self.master.integral([fixed, *others], time_limit_s)
+        found = self.master.integral(self.columns_of(self.columns), time_limit_s)
         return None if found.x is None else self.filled(found.x)
 
     def filled(self, numbers: Floats) -> Filled:
@@ -271,9 +237,3 @@ class FullFleet:
         one, none = np.eye(groups), np.zeros((groups, groups))
         cost = MISSED * np.concatenate([np.ones(groups), self.single_rps.max(axis=1)])
         return self.master.columns(cost, demand=np.hstack([one, none]), at_least=np.hstack([none, one]))
-
-
-def number_of(patterns: Sequence[Column], kept: Sequence[Column]) -> Floats:
-    """(patterns,) how often each pattern is among the patterns ``kept``."""
-    many = Counter(kept)
-    return np.array([many[one] for one in patterns], float)

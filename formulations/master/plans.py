@@ -1,21 +1,25 @@
 """Turns a whole-number solution of the master program into a plan, and a plan into columns of the program."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
-from provision.formulations.master.columns import Chosen, PatternColumns
+from provision.formulations.master.columns import PatternColumns
 from provision.formulations.pricing.oracle import Pattern, PatternOracle, Running, oracles_of, replica_of
-from provision.formulations.search.assemble import Layout, assemble, deal
+from provision.formulations.pricing.rate_oracles import running_alone
+from provision.formulations.search.assemble import assemble, deal
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.roles import serving
 from provision.models.base.arrays import Ints
 from provision.models.plans.plan import Plan, Replica
 from provision.models.problem.kept_columns import SliceKey
+
+RunningSlice = tuple[int, tuple[Replica, ...]]
+"""A slice type, and the replicas that run on a slice of it."""
 
 
 class _Use(NamedTuple):
@@ -26,21 +30,8 @@ class _Use(NamedTuple):
     rate_rps: float
 
 
-def plan_of(columns: PatternColumns, chosen: Chosen, method: str) -> Plan | None:
-    """The plan of a solution, named after a ``method``; None if the fleet is too small."""
-    problem, gpus = columns.problem, [int(many.sum()) for many in chosen.partitions]
-    if any(pool.count is not None and many > pool.count for pool, many in zip(problem.pools, gpus, strict=True)):
-        return None
-    alone, slices = _slices(columns, chosen)
-    layouts = dealt(problem, chosen.partitions, [slice_type for slice_type, _ in slices], alone)
-    if layouts is None:
-        return None
-    return assemble(problem.instance, problem.segments, layouts, method, [replicas for _, replicas in slices])
-
-
-def dealt(problem: Problem, partitions: Sequence[Ints], shared: Sequence[int], alone: Ints | None = None
-          ) -> list[Layout] | None:
-    """The GPUs of the chosen partitions, each with its segments; None if the fleet has too few GPUs.
+def plan_of(problem: Problem, partitions: Sequence[Ints], slices: Sequence[RunningSlice], method: str) -> Plan | None:
+    """The plan of a solution; None if the fleet is too small.
 
     Parameters
     ----------
@@ -48,15 +39,21 @@ def dealt(problem: Problem, partitions: Sequence[Ints], shared: Sequence[int], a
         The Problem that was solved.
     partitions
         For each pool, (partitions,) the number of GPUs with each partition.
-    shared
-        The slice type of each shared slice.
-    alone
-        (workloads, slice types) the number of replicas that have a slice to themselves; None for none.
+    slices
+        What runs on the slices; those that are not listed stay empty.
+    method
+        The name to write into the plan.
     """
-    rows = np.eye(len(problem.segments.slice_types), dtype=int)[list(shared)]
-    first = np.zeros((len(problem.instance.workloads), rows.shape[1]), int) if alone is None else alone
-    return deal(problem.instance, problem.segments, problem.partitions, np.concatenate(partitions),
-                np.concatenate([first, rows]))
+    if any(pool.count is not None and many.sum() > pool.count
+           for pool, many in zip(problem.pools, partitions, strict=True)):
+        return None
+    rows = np.eye(len(problem.segments.slice_types), dtype=int)[[slice_type for slice_type, _ in slices]]
+    alone = np.zeros((len(problem.instance.workloads), rows.shape[1]), int)
+    layouts = deal(problem.instance, problem.segments, problem.partitions, np.concatenate(partitions),
+                   np.concatenate([alone, rows]))
+    if layouts is None:
+        return None
+    return assemble(problem.instance, problem.segments, layouts, method, [held for _, held in slices])
 
 
 def slice_keys(problem: Problem) -> list[SliceKey]:
@@ -65,7 +62,7 @@ def slice_keys(problem: Problem) -> list[SliceKey]:
     return [(fleet[one.entry].gpu, fleet[one.entry].partitioned, one.profile) for one in problem.segments.slice_types]
 
 
-def slices_of(problem: Problem, plan: Plan) -> Iterator[tuple[int, tuple[Replica, ...]]]:
+def slices_of(problem: Problem, plan: Plan) -> Iterator[RunningSlice]:
     """Yield the slice type (-1 for none of the Problem's) and the replicas of every slice of a plan."""
     slice_types = {key: at for at, key in reversed(list(enumerate(slice_keys(problem))))}
     for gpu in plan.gpus:
@@ -85,29 +82,23 @@ def add_plan(columns: PatternColumns, plan: Plan) -> None:
             columns.add(slice_type, [pattern])
 
 
-def _slices(columns: PatternColumns, chosen: Chosen) -> tuple[Ints, list[tuple[int, tuple[Replica, ...]]]]:
-    """Give places to workloads.
-
-    Returns the numbers of replicas that have a slice to themselves, (workloads, slice types); and for every shared
-    slice that has replicas its slice type and the replicas.
+def role_slices(columns: PatternColumns, patterns: Mapping[tuple[int, Pattern], int]) -> list[RunningSlice]:
+    """Give the places of patterns, each with the number of its uses, to workloads. Slices without replicas are left
+    out.
     """
     problem = columns.problem
     uses = [_Use(member, row, group.rate_rps) for group, row in zip(problem.groups, columns.row_of, strict=True)
             for member in group.members]
-    patterns = [one for one, many in chosen.patterns.items() for _ in range(many)]
-    takers = _takers(problem, Counter(row for _, pattern in patterns for row in pattern), uses)
-    alone = np.zeros((len(problem.instance.workloads), len(problem.segments.slice_types)), int)
-    shared: list[tuple[int, tuple[Replica, ...]]] = []
-    for slice_type, pattern in patterns:
+    every = [one for one, many in patterns.items() for _ in range(many)]
+    takers = _takers(problem, Counter(row for _, pattern in every for row in pattern), uses)
+    found = list[RunningSlice]()
+    for slice_type, pattern in every:
         taken: list[_Use | None] = []
         for row in pattern:
             taken.append(_next(takers.get(row, []), taken))
-        if len(pattern) == 1 and columns.alone[pattern[0], slice_type]:
-            if taken[0] is not None:
-                alone[taken[0].workload, slice_type] += 1
-        elif replicas := _running(problem, slice_type, pattern, taken):
-            shared.append((slice_type, replicas))
-    return alone, shared
+        if replicas := _running(columns, slice_type, pattern, taken):
+            found.append((slice_type, replicas))
+    return found
 
 
 def _next(waiting: list[_Use], beside: list[_Use | None]) -> _Use | None:
@@ -146,17 +137,21 @@ def _takers(problem: Problem, offered: Counter[int], uses: list[_Use]) -> dict[i
     return found
 
 
-def _running(problem: Problem, slice_type: int, pattern: Pattern, taken: list[_Use | None]) -> tuple[Replica, ...]:
+def _running(columns: PatternColumns, slice_type: int, pattern: Pattern, taken: list[_Use | None]
+             ) -> tuple[Replica, ...]:
     """The replicas of a pattern, for the uses that take its places.
 
     First the operating points are those of the roles that the uses ask for. If these roles are not valid together, the
     operating points are those of the pattern's own roles.
     """
-    used = [use for use in taken if use is not None]
+    problem, used = columns.problem, [use for use in taken if use is not None]
     if not used:
         return ()
     used.sort(key=lambda use: use.row)
-    runs = _first(oracles_of(problem)[slice_type], tuple(use.row for use in used))
+    if len(pattern) == 1 and columns.alone[pattern[0], slice_type]:
+        runs: list[Running] | None = [running_alone(problem, used[0].workload, slice_type)]
+    else:
+        runs = _first(oracles_of(problem)[slice_type], tuple(use.row for use in used))
     if runs is None:
         pairs = zip(_first(oracles_of(problem)[slice_type], pattern) or (), taken, strict=True)
         runs, used = map(list, zip(*((run, use) for run, use in pairs if use is not None), strict=True))

@@ -24,7 +24,7 @@ from scipy.sparse import csc_array, csr_array, vstack
 from provision.formulations.linear.highs import IntegerSolution, Rows, solve_integer
 from provision.formulations.linear.restricted import Columns
 from provision.formulations.master.fullest import Filled, FullFleet, Limit
-from provision.formulations.master.rates.plans import full_plan
+from provision.formulations.master.rates.plans import rated_plan
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.rate_oracles import rates_of
 from provision.formulations.search.problem import Problem, groups_of
@@ -265,7 +265,7 @@ class Rationing:
         served = with_shares(self.problem.instance, shares)
         groups = [group._replace(rate_rps=group.rate_rps * share, least=group.least if share > 0 else 0)
                   for group, share in zip(self.problem.groups, shares.tolist(), strict=True)]
-        plan = full_plan(Problem(served, groups), *filled, NAME)
+        plan = rated_plan(Problem(served, groups), *filled, NAME)
         return None if plan is None else _without(plan, {one.name for one, share in zip(
             served.workloads, shares.tolist(), strict=True) if share == 0})
 

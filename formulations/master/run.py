@@ -15,7 +15,7 @@ from provision.formulations.master.columns import Chosen
 from provision.formulations.master.dive import dive
 from provision.formulations.master.generation import Generation, hand_on
 from provision.formulations.master.kept import keep, prices_of_kept, seed
-from provision.formulations.master.plans import add_plan, plan_of
+from provision.formulations.master.plans import add_plan, plan_of, role_slices
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.oracle import oracles_of
 from provision.formulations.search.problem import Problem
@@ -164,7 +164,8 @@ class Run:
         cost = self.problem.objective(self.problem.cost(found.partitions))
         if value is not None and cost >= value * (1 - DUST):
             return False
-        return self.progress.offer(plan_of(self.columns.program, found, self.name))
+        return self.progress.offer(plan_of(self.problem, found.partitions, role_slices(
+            self.columns.program, found.patterns), self.name))
 
     def _integral(self, seconds: float) -> Chosen | None:
         """A whole-number solution over the patterns of least reduced cost. In a large problem, dives find one instead;

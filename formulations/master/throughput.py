@@ -1,8 +1,7 @@
 """Maximum throughput on a fixed fleet by the master program: bounds, patterns, and plans.
 
-The linear program uses fractions of patterns. At its prices, some patterns that plans need are never generated. So some
-patterns of the best plan are fixed, and further patterns are priced at the duals of the program for the rest of the
-fleet and of the demand.
+The linear program uses fractions of patterns. At its prices, some patterns that plans need are never generated. So
+further patterns are priced at random prices around them.
 
 Where each workload has one replica, bounds are exact: every set of workloads that fits a slice is a column. The value
 of a set is an upper bound on its throughput. An integer program chooses sets, which proves a bound on all plans. Then
@@ -18,7 +17,7 @@ import numpy as np
 
 from provision.formulations.linear.restricted import Known
 from provision.formulations.master.fullest import FullFleet
-from provision.formulations.master.rates.plans import Column, full_plan
+from provision.formulations.master.rates.plans import Column, rated_plan
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rate_oracles import rates_of
@@ -28,7 +27,6 @@ from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import LOOSE, SOLVER, TOLERANCE
-from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Outcome, Progress, Search
 from provision.models.traffic.full_batches import NAME as FULL_BATCHES
@@ -103,7 +101,7 @@ def fill_fleet(instance: Instance, search: Search, name: str,
     problem, progress = Problem(instance), Progress(instance, search)
     build_s, reason, fleet = search.elapsed_s, "", FullFleet(problem, rates_of(problem))
     if progress.plan is not None:
-        _extend(fleet, progress, name, progress.plan)
+        fleet.add_plan(progress.plan)
     for bound in fleet.rounds(search.within(SCHEDULE.turn_s)):
         progress.prove(bound)
     if fleet.bound < fleet.demand_rps.sum() * (1 - LOOSE):  # a plan carries all rates
@@ -116,21 +114,10 @@ def fill_fleet(instance: Instance, search: Search, name: str,
         if served.status == "infeasible":
             return replace(served, build_seconds=build_s)
         if served.plan is not None:
-            if _extend(fleet, progress, name, served.plan):
+            if fleet.add_plan(served.plan):
                 progress.offer(instance.adopted(served.plan))
             _improve(fleet, progress, name)
     return progress.outcome("completed", reason, build_s)
-
-
-def _extend(fleet: FullFleet, progress: Progress, name: str, plan: Plan) -> bool:
-    """Add the patterns of a plan, and fill the GPUs that it leaves; return whether its patterns keep their SLOs with
-    all replicas busy. ``name`` is that of the method.
-    """
-    patterns = fleet.add_plan(plan)
-    if patterns:
-        filled = fleet.chosen(min(SCHEDULE.turn_s, progress.search.left_s), kept=patterns)
-        progress.offer(None if filled is None else full_plan(fleet.problem, *filled, name))
-    return patterns is not None
 
 
 def _improve(fleet: FullFleet, progress: Progress, name: str) -> None:
@@ -139,15 +126,14 @@ def _improve(fleet: FullFleet, progress: Progress, name: str) -> None:
 
     If the patterns of the first round make no plan, there is no second round.
     """
-    search, present = progress.search, list[Column]()
-    draw, idle, seconds, tried = np.random.default_rng(search.seed), 0, SCHEDULE.turn_s, False
+    search, draw = progress.search, np.random.default_rng(progress.search.seed)
+    idle, seconds, tried = 0, SCHEDULE.turn_s, False
     while idle < SCHEDULE.idle and not progress.proved and search.left_s:
-        added, better = fleet.seek(draw, search.within(seconds * SCHEDULE.half), present), False
+        added, better = fleet.seek(draw, search.within(seconds * SCHEDULE.half)), False
         progress.prove(fleet.bound)
-        found = fleet.chosen(min(seconds, search.left_s)) if added or not present else None
+        found = fleet.chosen(min(seconds, search.left_s)) if added or not tried else None
         if found is not None:
-            present = found[1]
-            better = progress.offer(full_plan(fleet.problem, *found, name))
+            better = progress.offer(rated_plan(fleet.problem, *found, name))
         elif progress.plan is None:
             return
         for bound in () if progress.proved or tried else bounds_of_sets(fleet, search.within(SCHEDULE.served_s)):

@@ -119,11 +119,11 @@ def rate_oracle(problem: Problem, shared: Shareable, until: Deadline) -> RateOra
     return RoleRates(problem, shared) if made is None and problem.roles else made
 
 
-def running_alone(problem: Problem, at: int, slice_type: int) -> Running:
-    """The best operating point of a replica of group ``at`` that is alone on a slice."""
-    segments, one = problem.segments, problem.groups[at].members[0]
-    return Running(int(segments.model[one, slice_type]), int(segments.batch[one, slice_type]),
-                   int(segments.processes[one, slice_type]), 1.0)
+def running_alone(problem: Problem, workload: int, slice_type: int) -> Running:
+    """The best operating point of a replica of a workload (by index) that is alone on a slice."""
+    segments = problem.segments
+    return Running(int(segments.model[workload, slice_type]), int(segments.batch[workload, slice_type]),
+                   int(segments.processes[workload, slice_type]), 1.0)
 
 
 def _alone(problem: Problem, slice_type: int) -> Listing:
@@ -135,6 +135,7 @@ def _alone(problem: Problem, slice_type: int) -> Listing:
 
     def rated(at: int) -> RatedPattern:
         group = int(groups[at])
-        return RatedPattern((Member(group, running_alone(problem, group, slice_type)),), (float(rps[at, group]),))
+        run = running_alone(problem, problem.groups[group].members[0], slice_type)
+        return RatedPattern((Member(group, run),), (float(rps[at, group]),))
 
     return Listing(rps, (rps > 0).astype(float), np.ones(len(groups)), rated)

@@ -13,8 +13,8 @@ from provision.formulations.search.fleet import Partitions
 from provision.formulations.search.segments import Segments, cap_rps
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.collection import uncollected
-from provision.models.base.tolerances import DUST
-from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
+from provision.models.base.tolerances import DUST, PLANNED
+from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice, carried_rps
 from provision.models.problem.instance import Instance
 
 REPLICA, SLICE, GPU = (set(one.model_fields) for one in (Replica, Slice, PlannedGpu))
@@ -150,6 +150,25 @@ def _beside(
         for replica in (one for _, at in layout.segments if at >= isolated for one in shared[at - isolated]):
             found[gpu, replica.workload] += replica.rate_rps
     return found
+
+
+def routed(instance: Instance, gpus: Sequence[PlannedGpu], method: str) -> Plan | None:
+    """The plan of GPUs whose replicas have the rates that they can carry. None if they cannot carry all workloads.
+
+    Each workload's rate is divided among its replicas in proportion to what they can carry, within the limit per GPU.
+    ``method`` is the name to write into the plan.
+    """
+    planned = {one.name: instance.planned_rps(one) for one in instance.workloads}
+    most_rps = dict(zip(planned, cap_rps(instance).tolist(), strict=True))
+    carried, total = [carried_rps([gpu]) for gpu in gpus], defaultdict[str, float](float)
+    for of_gpu in carried:
+        for name, rps in of_gpu.items():
+            total[name] += min(rps, most_rps[name])
+    if any(total[name] < rps * (1 - PLANNED) for name, rps in planned.items()):
+        return None
+    return instance.plan_of(method, [gpu.with_rates({
+        name: min(planned[name] / total[name], 1.0) * min(most_rps[name] / rps, 1.0)
+        for name, rps in of_gpu.items() if rps}) for gpu, of_gpu in zip(gpus, carried, strict=True)])
 
 
 def capped(gpu: Ints, capacity: Floats, most: Floats | float) -> Floats:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from provision.formulations.master import solve as master
 from provision.formulations.master.fullest import FullFleet
-from provision.formulations.master.rates.plans import full_plan
+from provision.formulations.master.rates.plans import rated_plan
 from provision.formulations.master.relaxations import merged_bounds
 from provision.formulations.pricing.shared_mig.shared_relaxation import (
     further_bound,
@@ -103,7 +103,7 @@ def whole_numbers(instance: Instance, search: Search) -> Outcome:
     found = fleet.master.integral(fleet.columns_of(fleet.columns), min(SCHEDULE.whole_s, search.left_s), right)
     progress.prove(SOLVER * max(1.0, -found.bound) - found.bound)
     filled = None if found.x is None else fleet.filled(found.x)
-    progress.offer(None if filled is None else full_plan(problem, *filled, master.NAME))
+    progress.offer(None if filled is None else rated_plan(problem, *filled, master.NAME))
     return progress.outcome("completed")
 
 

@@ -3,14 +3,13 @@
 In a plan, the replicas of patterns have been assigned their workloads and rates.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from provision.formulations.master.plans import dealt
+from provision.formulations.master.plans import plan_of
 from provision.formulations.pricing.oracle import replica_of
 from provision.formulations.pricing.rates import Member, Members
-from provision.formulations.search.assemble import assemble, capped
+from provision.formulations.search.assemble import routed
 from provision.formulations.search.problem import Group, Problem
 from provision.models.base.arrays import Ints
 from provision.models.base.tolerances import DUST
@@ -83,38 +82,19 @@ class Judge:
         return carried_rps(instance, one, found)
 
 
-def full_plan(problem: Problem, partitions: list[Ints], patterns: list[Column], method: str
-              ) -> Plan | None:
-    """The plan of a solution. It is None if its replicas cannot carry all rates within the limits per GPU.
-
-    Parameters
-    ----------
-    problem
-        The Problem that was solved.
-    partitions, patterns
-        For each pool, (partitions,) the number of GPUs with each partition; and the patterns of their slices.
-    method
-        The name to write into the plan.
+def rated_plan(problem: Problem, partitions: Sequence[Ints], patterns: Sequence[Column], method: str) -> Plan | None:
+    """The plan of a solution, as in ``plan_of``, with patterns on the slices. It is None if the replicas cannot carry
+    all rates within the limits per GPU, or if the fleet is too small.
     """
     workloads = _workloads(problem, patterns)
-    shared = [tuple(replica_of(problem.instance, workloads[at, place], member.run)
-                    for place, member in enumerate(one.members))
+    slices = [(one.slice_type, tuple(replica_of(problem.instance, workloads[at, place], member.run, rps)
+                                     for place, (member, rps) in enumerate(zip(one.members, one.rps, strict=True))))
               for at, one in enumerate(patterns)]
-    layouts = dealt(problem, partitions, [one.slice_type for one in patterns])
-    if layouts is None:
-        return None
-    gpu_of = {index - len(problem.instance.workloads): at for at, layout in enumerate(layouts)
-              for _, index in layout.segments}
-    places = [(at, place, gpu_of.get(at, 0)) for at, one in enumerate(patterns) for place in range(len(one.members))]
-    rates = _rates(problem, patterns, workloads, places)
-    if rates is None:
-        return None
-    routed = [tuple(replica.model_copy(update={"rate_rps": rates[at, place]}) for place, replica in enumerate(one))
-              for at, one in enumerate(shared)]
-    return assemble(problem.instance, problem.segments, layouts, method, routed)
+    plan = plan_of(problem, partitions, slices, method)
+    return None if plan is None else routed(problem.instance, plan.gpus, method)
 
 
-def _workloads(problem: Problem, patterns: list[Column]) -> dict[tuple[int, int], int]:
+def _workloads(problem: Problem, patterns: Sequence[Column]) -> dict[tuple[int, int], int]:
     """The workload of every replica, by (pattern, place in the pattern).
 
     Replicas are assigned in order of falling rate, each to the workload of its group that still lacks most requests/s.
@@ -133,24 +113,3 @@ def _workloads(problem: Problem, patterns: list[Column]) -> dict[tuple[int, int]
         lacks[best] -= rps
         number[best] += 1
     return found
-
-
-def _rates(problem: Problem, patterns: list[Column], workloads: dict[tuple[int, int], int],
-           places: list[tuple[int, int, int]]) -> dict[tuple[int, int], float] | None:
-    """The rates of all replicas, by (pattern, place). None if the replicas cannot carry all workloads.
-
-    Each workload's rate is divided among its replicas in proportion to what they can carry, within the limits per GPU.
-    ``places`` are (pattern, place, GPU).
-    """
-    planned, most = np.zeros((2, len(problem.instance.workloads)))
-    for group in problem.groups:
-        for one in group.members:
-            planned[one], most[one] = problem.planned_rps(one), group.cap_rps
-    who = np.array([workloads[at, place] for at, place, _ in places], int)
-    rps = np.array([patterns[at].rps[place] for at, place, _ in places])
-    rps *= capped(who + len(planned) * np.array([gpu for *_, gpu in places], int), rps, most[who])
-    total = np.bincount(who, rps, len(planned))
-    if (total < planned * (1 - DUST)).any():
-        return None
-    part = np.minimum(1.0, planned / np.maximum(total, DUST))
-    return {(at, place): rate for (at, place, _), rate in zip(places, (rps * part[who]).tolist(), strict=True)}

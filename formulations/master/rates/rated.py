@@ -21,7 +21,7 @@ import numpy as np
 
 from provision.formulations.master.rates.columns import RateColumns, Relaxed
 from provision.formulations.master.rates.exchange import drawn_slots, exchanged
-from provision.formulations.master.rates.plans import Judge, full_plan
+from provision.formulations.master.rates.plans import Judge, rated_plan
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.listing import TooManyError
 from provision.formulations.pricing.rate_oracles import rates_of
@@ -236,7 +236,7 @@ class RatedSearch:
                    for at in taken.tolist()]
         unfit = [at for at, one in columns if one is None]
         self.master.fits[unfit] = False
-        plan = None if unfit else full_plan(self.problem, partitions, [one for _, one in columns if one is not None],
+        plan = None if unfit else rated_plan(self.problem, partitions, [one for _, one in columns if one is not None],
                                             self.method)
         if plan is not None:
             self.best = min(self.best, self.problem.cost(partitions))

@@ -158,15 +158,12 @@ def test_one_replica_each_is_proven_where_slices_are_shared(fleet, limits):
     assert (found.status, found.verified) == ("optimal", True)
 
 
-def test_contents_are_sought_for_what_others_leave_to_a_whole_gpu():
+def test_contents_are_sought_at_random_prices():
     """The linear program mixes GPUs of one workload each; whole ones carry most where the small demand shares one."""
     instance = small("v100", shared=False, rule="queueing")
     problem = Problem(instance.replace(fleet=[instance.fleet[0].model_copy(update={"count": 2})]))
-    fleet = FullFleet(problem, rates_of(problem))
-    draw, present, carried = np.random.default_rng(0), [], [fleet.single_rps.sum()]
-    for _ in range(2):
-        assert fleet.seek(draw, Deadline(np.inf), present)
-        _, present = fleet.chosen(10)
-        carried.append(sum(sum(one.rps) for one in present))
-    assert carried == sorted(carried)
-    assert 1.3 * carried[0] < carried[-1] <= fleet.bound
+    fleet, draw = FullFleet(problem, rates_of(problem)), np.random.default_rng(0)
+    assert fleet.seek(draw, Deadline(np.inf))
+    _, chosen = fleet.chosen(10)
+    carried = sum(sum(one.rps) for one in chosen)
+    assert 1.3 * fleet.single_rps.sum() < carried <= fleet.bound
