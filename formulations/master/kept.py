@@ -1,14 +1,14 @@
 """Adds the patterns and prices of an earlier solve to a Generation, and keeps those of a Generation for the next solve.
 
 A *demand* names a role by its models, SLO and rate. A demand that the new instance lacks is replaced by the role of its
-class with the nearest rate, and the pattern is checked again. If the pattern is not valid, the role with the next lower
-rate takes that place.
+class with the nearest rate, and the pattern is checked again. Demands of unknown classes are left out.
 """
 
 import math
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -16,11 +16,8 @@ from provision.formulations.master.columns import Duals
 from provision.formulations.master.generation import Generation
 from provision.formulations.master.plans import slice_keys
 from provision.formulations.pricing.oracle import Pattern, oracles_of
-from provision.formulations.search.problem import Problem
+from provision.formulations.search.roles import Role
 from provision.models.problem.kept_columns import Demand, DemandClass, KeptColumns, SliceKey
-
-Sorted = dict[DemandClass, list[tuple[float, int]]]
-"""For each class of demands, pairs (rate, role) in ascending order of the rates."""
 
 
 def keep(generation: Generation, kept: KeptColumns) -> None:
@@ -39,17 +36,26 @@ def keep(generation: Generation, kept: KeptColumns) -> None:
 
 def seed(kept: KeptColumns, generation: Generation) -> None:
     """Add the kept patterns to a Generation, as far as they are valid there."""
-    problem, slice_types = generation.problem, dict[SliceKey, int]()
-    for at, key in enumerate(slice_keys(problem)):
-        slice_types.setdefault(key, at)
-    by_rate, role_of = _by_rate(problem), {role[:3]: at for at, role in enumerate(problem.roles)}
+    problem, roles = generation.problem, defaultdict[DemandClass, list[Role]](list)
+    for role in problem.roles:
+        roles[role.workload_class].append(role)
+    at, oracles = {role[:3]: number for number, role in enumerate(problem.roles)}, oracles_of(problem)
+
+    @cache
+    def nearest(demand: Demand) -> list[int]:
+        """The role that takes the place of a demand, if there is one."""
+        alike = roles.get(demand[:2], ())
+        return [at[min(alike, key=lambda role: abs(role.rate_rps - demand[2]))[:3]]] if alike else []
+
+    slice_types = {key: number for number, key in reversed(list(enumerate(slice_keys(problem))))}
     for key, patterns in kept.patterns.items():
-        slice_type = slice_types.get(key, -1)
-        oracles = oracles_of(problem).get(slice_type, [])
-        found = [one for pattern in patterns
-                 if (one := next((some for some, known in _handed(pattern, role_of, by_rate)
-                                  if some and (known or any(oracle.running(some) for oracle in oracles))), ()))]
-        generation.program.add(slice_type, sorted(found) if oracles else [])
+        slice_type, found = slice_types.get(key, -1), list[Pattern]()
+        for demands in patterns if slice_type in oracles else ():
+            pattern = tuple(sorted(role for demand in demands for role in nearest(demand)))
+            if pattern and (at.keys() >= set(demands) or any(
+                    oracle.running(pattern) for oracle in oracles[slice_type])):
+                found.append(pattern)
+        generation.program.add(slice_type, sorted(found))
 
 
 def prices_of_kept(kept: KeptColumns, generation: Generation) -> Duals:
@@ -77,44 +83,3 @@ def _price(rate_rps: float, known: Sequence[tuple[float, float]]) -> float:
     at = bisect_right(known, (rate_rps, math.inf))
     least_rps, price = known[0]
     return known[at - 1][1] if at else price * rate_rps / least_rps
-
-
-def _by_rate(problem: Problem) -> Sorted:
-    """The roles of every class by rate."""
-    found: Sorted = defaultdict(list)
-    for at, role in enumerate(problem.roles):
-        found[role.workload_class].append((role.rate_rps, at))
-    return {one: sorted(rates) for one, rates in found.items()}
-
-
-def _handed(pattern: Sequence[Demand], roles: dict[Demand, int], by_rate: Sorted) -> Iterator[tuple[Pattern, bool]]:
-    """Yield patterns of roles that can replace a kept pattern, each with whether it is known to be valid. Callers try
-    them in this order.
-
-    A pattern is known to be valid if every demand of the kept pattern has a role. Demands of unknown classes are left
-    out.
-    """
-    same = [roles.get(demand) for demand in pattern]
-    if None not in same:
-        yield tuple(sorted(role for role in same if role is not None)), True
-        return
-    near = [role if role is not None else _nearest(demand, by_rate)
-            for role, demand in zip(same, pattern, strict=True)]
-    yield tuple(sorted(role for role in near if role is not None)), False
-    easier = [role if role is not None else _easier(demand, by_rate)
-              for role, demand in zip(same, pattern, strict=True)]
-    yield tuple(sorted(role for role in easier if role is not None)), False
-
-
-def _nearest(demand: Demand, by_rate: Sorted) -> int | None:
-    """The role of a demand's class whose rate is nearest; None if there is none."""
-    rates = by_rate.get(demand[:2], [])
-    return min(rates, key=lambda one: abs(one[0] - demand[2]))[1] if rates else None
-
-
-def _easier(demand: Demand, by_rate: Sorted) -> int | None:
-    """The role of a demand's class with the highest rate that does not exceed the demand's rate; None if there is none.
-    """
-    rates = by_rate.get(demand[:2], [])
-    at = bisect_right(rates, (demand[2], math.inf))
-    return rates[at - 1][1] if at else None
