@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.assignment.slots import SlicePattern, parts_of, plan_of
+from provision.formulations.assignment.slots import Held, SlicePattern, parts_of, plan_of
 from provision.formulations.linear.description import Description, Terms
 from provision.formulations.linear.highs import IntegerSolution, solve_integer
 from provision.formulations.pricing.listing import TooManyError
@@ -31,6 +31,7 @@ from provision.formulations.replanning.running import (
     GIVEN_BACK,
     Going,
     Layout,
+    Turn,
     first_entries,
     layouts_of,
     turns_of,
@@ -71,7 +72,7 @@ class _Gpus(NamedTuple):
     most: float
 
 
-class _Held(NamedTuple):
+class _Holding(NamedTuple):
     """The slices that hold one pattern: the variable that counts them, their pool and slice type, what goes on there
     (None if all replicas are started), and the number of replicas that each starts.
     """
@@ -82,14 +83,6 @@ class _Held(NamedTuple):
     going: Going | None
     pattern: SlicePattern
     started: int
-
-
-class _Slot:
-    """A slice of the new plan: its place, what runs there (None for a new slice), and the pattern that it gets."""
-
-    def __init__(self, pool: int, slice_type: int, profile: str, start: int, going: Going | None = None) -> None:
-        self.pool, self.slice_type, self.profile, self.start, self.going = pool, slice_type, profile, start, going
-        self.pattern: SlicePattern | None = None
 
 
 def replan_counts(
@@ -200,11 +193,11 @@ class _Program:
         self.objective: Terms = []
         self.turn = [self._turns(at, one) for at, one in enumerate(gpus)]
         self.held = [
-            _Held(self.program.whole(f"on_{at}_{q}", math.inf), pool, going.slice_type, going, pattern, started)
+            _Holding(self.program.whole(f"on_{at}_{q}", math.inf), pool, going.slice_type, going, pattern, started)
             for at, (pool, going) in enumerate(self.kept)
             for q, (pattern, started) in enumerate(options.on.get(going, ())) if not (batches and started)]
         self.held += [
-            _Held(self.program.whole(f"anew_{pool}_{k}_{q}", math.inf), pool, k, None, pattern, len(pattern))
+            _Holding(self.program.whole(f"anew_{pool}_{k}_{q}", math.inf), pool, k, None, pattern, len(pattern))
             for pool, k in self.slots if not batches for q, pattern in enumerate(options.anew[k])]
         taken = {place: [(-number, at) for number, at in terms] for place, terms in self.slots.items()}
         going_on = {place: [(-number, at) for number, at in terms] for place, terms in self.kept.items()}
@@ -251,7 +244,7 @@ class _Program:
         largest share.
         """
         workload, share = self.instance.workloads[w], self.instance.workloads[w].max_share_per_gpu
-        by_pool, number = defaultdict[int, list[tuple[_Held, float]]](list), list[tuple[float, int]]()
+        by_pool, number = defaultdict[int, list[tuple[_Holding, float]]](list), list[tuple[float, int]]()
         for one, (parts, many) in zip(self.held, self.carried, strict=True):
             if many[w]:
                 by_pool[one.pool].append((one, min(float(parts[w]), share)))
@@ -279,27 +272,24 @@ class _Program:
         slices first, then to new slices on running GPUs, then to new GPUs. A new slice is made only if a replica starts
         there; kept slices stay also empty.
         """
-        found = list[tuple[int, int, list[_Slot]]]()
+        waiting = defaultdict[tuple[int, int, Going | None], list[SlicePattern]](list)
+        for held in self.held:
+            waiting[held.pool, held.slice_type, held.going] += [held.pattern] * values[held.number]
+        found = list[tuple[int, _Gpus, Turn]]()
         for one, numbers in zip(self.gpus, self.turn, strict=True):
             turns = [turn for turn, number in zip(one.layout.turns, numbers, strict=True)
                      for _ in range(values[number])]
             indices = one.running or [len(before.gpus)] * len(turns)
-            found += [(g, one.layout.entry, self._slots(one, turn, before, g))
-                      for g, turn in zip(indices, turns, strict=True) if turn is not GIVEN_BACK]
+            found += [(g, one, turn) for g, turn in zip(indices, turns, strict=True) if turn is not GIVEN_BACK]
         found.sort(key=lambda gpu: gpu[0])
-        slots = sorted((slot for *_, mine in found for slot in mine), key=lambda slot: slot.going is None)
-        for held in sorted(self.held, key=lambda held: held.going is None):
-            free = (slot for slot in slots if slot.pattern is None and (slot.pool, slot.slice_type) == held[1:3]
-                    and held.going in (None, slot.going))
-            for _, slot in zip(range(values[held.number]), free, strict=False):
-                slot.pattern = held.pattern
-        return plan_of(self.instance, (entry for _, entry, _ in found), (
-            [(slot.profile, slot.start, slot.pattern or ()) for slot in mine if slot.going or slot.pattern]
-            for *_, mine in found), NAME)
-
-    def _slots(self, gpus: _Gpus, turn: tuple[tuple[int, ...], tuple[tuple[int, int], ...]], before: Plan, g: int
-               ) -> list[_Slot]:
-        """The slots of a GPU that takes a turn: its kept slices and the new ones."""
-        kept = [(gpus.layout.going[at], before.gpus[g].slices[at]) for at in turn[0]]
-        return [*(_Slot(gpus.pool, going.slice_type, piece.profile, piece.start, going) for going, piece in kept),
-                *(_Slot(gpus.pool, k, self.segments.slice_types[k].profile, start) for start, k in turn[1])]
+        gpus: list[Held] = [[] for _ in found]
+        for (g, one, turn), slices in zip(found, gpus, strict=True):
+            for at in turn.kept:
+                going, piece = one.layout.going[at], before.gpus[g].slices[at]
+                place = one.pool, going.slice_type
+                several = waiting[*place, going] or waiting[*place, None]
+                slices.append((piece.profile, piece.start, several.pop(0) if several else ()))
+        for (_, one, turn), slices in zip(found, gpus, strict=True):
+            slices += [(self.segments.slice_types[k].profile, start, several.pop(0))
+                       for start, k in turn.new if (several := waiting[one.pool, k, None])]
+        return plan_of(self.instance, [one.layout.entry for _, one, _ in found], gpus, NAME)
