@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "benchmarks/results"
-PACKAGES = ("highspy", "numpy", "scipy", "PuLP", "ortools", "numba")
+PACKAGES = ("numpy", "scipy", "PuLP", "ortools", "numba")
 HEADER = ("command", "seeds", "versions", "commit")
 PROGRAM = ("models/*.py", "formulations/*.py", "heuristics/*.py", "instances/*.py", "provision/*.py", "benchmarks/*.py")
 DATA = ("models/*.yaml", "instances/*.yaml", "heuristics/*.npz")

@@ -1,17 +1,11 @@
-"""Linear programs by highspy, which can begin at a basis; and integer programs by SciPy, which can be stopped.
-
-Both are HiGHS. The version that highspy has (1.16) lets integer programs break rows by more than SOLVER
-(`provision.models.base.tolerances`), so that plans would lack a little of a rate; SciPy's does not.
-"""
+"""Linear and integer programs by SciPy's HiGHS. Integer programs can be stopped."""
 
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any, Literal, NamedTuple, TypeVar
 
-import highspy
 import numpy as np
-from highspy._core import _Highs  # ``highspy.Highs``, the fuller class, prints a line when it is made
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
 
@@ -20,9 +14,6 @@ from provision.models.base.clock import present_stop
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 STATUSES: dict[int, Status] = {0: "optimal", 2: "infeasible"}
 """The meaning of SciPy's status numbers; others are a limit, an unbounded program and numerical difficulties."""
-BY_COLUMN = int(highspy.MatrixFormat.kColwise)
-LOWER = highspy.HighsBasisStatus.kLower
-"""The status of a column that is at its lower limit."""
 LEAST_S = 0.1
 """The least time limit that a solver gets, in seconds; reading the program takes some time."""
 LOOK_S = 0.1
@@ -40,17 +31,8 @@ class Rows(NamedTuple):
     most: NDArray[np.float64]
 
 
-class Basis(NamedTuple):
-    """Where the simplex method stands: the statuses of columns and rows. Any statuses may be given as a start; columns
-    without one are at their lower limits.
-    """
-
-    columns: list[highspy.HighsBasisStatus]
-    rows: list[highspy.HighsBasisStatus]
-
-
 class LinearSolution(NamedTuple):
-    """An optimum: its value, x, the dual of every row (at least 0), the reduced cost of every column, and the basis.
+    """An optimum: its value, x, the dual of every row (at least 0), and the reduced cost of every column.
 
     Negative reduced costs, those of columns at their upper limits, are given as 0.
     """
@@ -59,7 +41,6 @@ class LinearSolution(NamedTuple):
     x: NDArray[np.float64]
     duals: NDArray[np.float64]
     reduced: NDArray[np.float64]
-    basis: Basis
 
 
 class IntegerSolution(NamedTuple):
@@ -72,28 +53,22 @@ class IntegerSolution(NamedTuple):
     bound: float
 
 
-def solve_linear(rows: Rows, begin: Basis | None = None) -> LinearSolution | None:
-    """The optimum of a linear program; None if it has none, or if both simplex and interior-point method fail. To
-    ``begin`` at the basis of a similar program makes it faster.
-    """
-    solver = _solver(rows)
-    if begin is not None:
-        basis = highspy.HighsBasis()
-        basis.alien = basis.valid = True
-        basis.col_status = [*begin.columns, *[LOWER] * (len(rows.cost) - len(begin.columns))]
-        basis.row_status = begin.rows
-        solver.setBasis(basis)
-    solver.run()
-    if _status(solver, rows) == "unknown":  # numerical difficulties
-        solver.clearSolver()
-        solver.setOptionValue("solver", "ipm")
-        solver.run()
-    if _status(solver, rows) != "optimal":
-        return None
-    found, reached = solver.getSolution(), solver.getBasis()
-    return LinearSolution(solver.getInfo().objective_function_value, np.array(found.col_value),
-                          np.maximum(found.row_dual, 0), np.maximum(found.col_dual, 0),
-                          Basis(reached.col_status, reached.row_status))
+def solve_linear(rows: Rows) -> LinearSolution | None:
+    """The optimum of a linear program; None if it has none, or if both simplex and interior-point method fail."""
+    from scipy.optimize import linprog  # here, since it loads slowly
+
+    if not len(rows.cost):  # SciPy takes no program without columns
+        nothing = np.zeros(0)
+        return None if (rows.right > 0).any() else LinearSolution(0.0, nothing, np.zeros(len(rows.right)), nothing)
+    for method in ("highs", "highs-ipm"):
+        found: Any = linprog(rows.cost, -rows.matrix, -rows.right, bounds=np.stack([rows.least, rows.most], axis=1),
+                             method=method)
+        if found.status == 0:
+            return LinearSolution(found.fun, found.x, np.maximum(-found.ineqlin.marginals, 0),
+                                  np.maximum(found.lower.marginals, 0))
+        if STATUSES.get(found.status) == "infeasible":
+            break
+    return None
 
 
 def solve_integer(rows: Rows, whole: NDArray[np.bool_], time_limit_s: float, gap: float = 0.0) -> IntegerSolution:
@@ -111,27 +86,6 @@ def solve_integer(rows: Rows, whole: NDArray[np.bool_], time_limit_s: float, gap
                                -np.inf if bound is None else float(bound))
 
     return until_stopped(solved, IntegerSolution("unknown", None, -np.inf))
-
-
-def _solver(rows: Rows) -> _Highs:
-    """A solver that holds a program."""
-    matrix, solver = csc_array(rows.matrix), _Highs()
-    solver.setOptionValue("output_flag", False)
-    solver.passModel(len(rows.cost), len(rows.right), matrix.nnz, BY_COLUMN, int(highspy.ObjSense.kMinimize), 0.0,
-                     rows.cost, rows.least, rows.most, rows.right, np.full(len(rows.right), np.inf),
-                     matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data.astype(float),
-                     np.zeros(len(rows.cost), np.int32))
-    return solver
-
-
-def _status(solver: _Highs, rows: Rows) -> Status:
-    """How a search ended; unknown after a limit, an unbounded program or numerical difficulties."""
-    ended = solver.getModelStatus()
-    if ended == highspy.HighsModelStatus.kModelEmpty:  # HiGHS ignores the rows if there are no columns
-        return "infeasible" if (rows.right > 0).any() else "optimal"
-    if ended == highspy.HighsModelStatus.kOptimal:
-        return "optimal"
-    return "infeasible" if ended == highspy.HighsModelStatus.kInfeasible else "unknown"
 
 
 def until_stopped(solve: Callable[[], Answer], otherwise: Answer) -> Answer:

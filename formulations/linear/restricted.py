@@ -15,19 +15,9 @@ from itertools import pairwise
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
-from highspy import HighsBasisStatus
-from numpy.typing import NDArray
 from scipy.sparse import coo_array, csc_array, csr_array, hstack, vstack
 
-from provision.formulations.linear.highs import (
-    LOWER,
-    Basis,
-    IntegerSolution,
-    LinearSolution,
-    Rows,
-    solve_integer,
-    solve_linear,
-)
+from provision.formulations.linear.highs import IntegerSolution, LinearSolution, Rows, solve_integer, solve_linear
 from provision.formulations.search.problem import Problem
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.tolerances import MISSING
@@ -41,8 +31,7 @@ class Columns(NamedTuple):
     """Columns of one sort.
 
     ``matrix`` (rows, columns) has their entries, ``cost``, ``least`` and ``most`` (columns,) their costs and limits.
-    ``whole`` says whether their values must be integers. ``at`` (columns,) are their indices among all columns of their
-    sort, if only some are used; None for 0, 1, 2, ...
+    ``whole`` says whether their values must be integers.
     """
 
     matrix: csc_array
@@ -50,7 +39,6 @@ class Columns(NamedTuple):
     least: Floats
     most: Floats
     whole: bool = True
-    at: Ints | None = None
 
 
 class Known(Generic[Key]):
@@ -117,8 +105,6 @@ class RestrictedMaster:
         ends = np.cumsum([0, *(len(one) for one in sides.values())]).tolist()
         self.rows = {name: slice(*pair) for name, pair in zip(sides, pairwise(ends), strict=True)}
         self.right = np.concatenate(list(sides.values())).astype(float)
-        self._statuses: list[NDArray[np.object_]] = []
-        self._of_rows: list[HighsBasisStatus] = []
 
     def sides(self, **families: Floats | Ints) -> Floats:
         """(rows,) the right sides, with those of the given families replaced."""
@@ -196,28 +182,13 @@ class RestrictedMaster:
 
     def program(self, sorts: Sequence[Columns], right: Floats | None = None) -> Rows:
         """The program over the columns of all ``sorts``, in their order; by default with the declared right sides."""
-        matrix, cost, least, most, *_ = zip(*sorts, strict=True)
+        matrix, cost, least, most, _ = zip(*sorts, strict=True)
         return Rows(np.concatenate(cost), hstack(matrix, "csc"), self.right if right is None else right,
                     np.concatenate(least), np.concatenate(most))
 
     def relaxed(self, sorts: Sequence[Columns], right: Floats | None = None) -> LinearSolution | None:
-        """Solve the linear program over the columns of all ``sorts``; None if they cannot meet the rows. The solver
-        begins at the last basis, so sorts should be given in the same order each time.
-        """
-        numbers = [np.arange(len(one.cost)) if one.at is None else one.at for one in sorts]
-        several = self._statuses + [np.zeros(0, object)] * (len(sorts) - len(self._statuses))
-        several = [np.append(known, np.full(max(at.max(initial=-1) + 1 - len(known), 0), LOWER, object))
-                   for known, at in zip(several, numbers, strict=False)]
-        columns = [known[at] for known, at in zip(several, numbers, strict=True)]
-        begin = Basis(np.concatenate(columns).tolist(), self._of_rows) if self._of_rows else None
-        found = solve_linear(self.program(sorts, right), begin)
-        if found is not None:
-            ends = np.cumsum([len(at) for at in numbers])[:-1]
-            for known, at, new in zip(several, numbers, np.split(np.array(found.basis.columns, object), ends),
-                                      strict=True):
-                known[at] = new
-            self._statuses, self._of_rows = several, found.basis.rows
-        return found
+        """Solve the linear program over the columns of all ``sorts``; None if they cannot meet the rows."""
+        return solve_linear(self.program(sorts, right))
 
     def integral(self, sorts: Sequence[Columns], time_limit_s: float, right: Floats | None = None,
                  kept: Bools | None = None, dearest: float | None = None, gap: float = 0.0) -> IntegerSolution:

@@ -183,7 +183,7 @@ class RateColumns:
         of_slice = np.arange(len(self.problem.segments.slice_types))[:, None] == self.slice_type[patterns]
         return self.master.columns(np.zeros(len(patterns)), slices=-1.0 * of_slice,
                                    demand=self.part[patterns].T, at_least=number[self.asked_for],
-                                   at_most=-number[self.counted])._replace(at=patterns)
+                                   at_most=-number[self.counted])
 
     def chosen(self, patterns: Ints, x: Floats) -> tuple[list[Ints], Ints]:
         """The GPUs of each pool, (partitions,), and the index of each used pattern, repeated as often as it is used."""
