@@ -19,7 +19,7 @@ from scipy.sparse import coo_array, csc_array, csr_array, hstack, vstack
 
 from provision.formulations.linear.highs import IntegerSolution, LinearSolution, Rows, solve_integer, solve_linear
 from provision.formulations.search.problem import Problem
-from provision.models.base.arrays import Bools, Floats, Ints
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import MISSING
 
 Key = TypeVar("Key")
@@ -149,25 +149,18 @@ class RestrictedMaster:
         taken = np.array([pool.entry for pool in self.problem.pools], int)[:, None] == table.entry
         return self.columns(np.zeros(len(table.entry)), types=-1.0 * taken, slices=table.slots.T.astype(float))
 
-    def tiers(self, counts: Sequence[int] | None = None, limited: bool = True) -> Columns:
+    def tiers(self, counts: Sequence[int] | None = None) -> Columns:
         """A column for every price tier, in multiples of the dearest GPU's price.
 
-        Parameters
-        ----------
-        counts
-            The number of GPUs of each type that are free of charge. Further GPUs cost the price of the dearest GPU of
-            the fleet.
-        limited
-            Whether the count of a tier limits its use. (The counts of GPUs that are free of charge always do.) If so,
-            there is a last, expensive tier of GPUs that the fleet lacks; if not, there is no such tier.
+        ``counts`` are the numbers of GPUs of each type that are free of charge; further GPUs cost the price of the
+        dearest GPU of the fleet. By default the tiers are those of the fleet, and a last, expensive one of GPUs that it
+        lacks.
         """
         pools = self.problem.pools
-        if counts is None:
-            of_pool = [pool.tiers if limited else pool.offered for pool in pools]
-        else:
-            of_pool = [((0, many), (pool.worth, None)) for pool, many in zip(pools, counts, strict=True)]
+        of_pool = [pool.tiers for pool in pools] if counts is None else [
+            ((0, many), (pool.worth, None)) for pool, many in zip(pools, counts, strict=True)]
         tiers = [(at, price, count) for at, several in enumerate(of_pool) for price, count in several]
-        most = [np.inf if count is None or not (limited or price == 0) else count for _, price, count in tiers]
+        most = [np.inf if count is None else count for _, _, count in tiers]
         pays = np.arange(len(pools))[:, None] == np.array([at for at, _, _ in tiers], int)
         cost = np.array([price for _, price, _ in tiers]) / self.problem.dearest
         return self.columns(cost, np.array(most, float), types=1.0 * pays)
@@ -191,7 +184,7 @@ class RestrictedMaster:
         return solve_linear(self.program(sorts, right))
 
     def integral(self, sorts: Sequence[Columns], time_limit_s: float, right: Floats | None = None,
-                 kept: Bools | None = None, dearest: float | None = None, gap: float = 0.0) -> IntegerSolution:
+                 dearest: float | None = None, gap: float = 0.0) -> IntegerSolution:
         """A whole-number solution.
 
         Parameters
@@ -200,27 +193,17 @@ class RestrictedMaster:
             As for ``relaxed``.
         time_limit_s
             Seconds that the solver may take.
-        kept
-            (columns,) whether a column may be used; by default all may. The others are 0 in the solution.
         dearest
             The highest cost of the solution; None for no limit.
         gap
             The relative gap at which the solver may stop.
         """
         rows = self.program(sorts, right)
-        chosen = np.ones(len(rows.cost), bool) if kept is None else kept
         whole = np.repeat([one.whole for one in sorts], [len(one.cost) for one in sorts])
-        cost, matrix, sides = rows.cost[chosen], csc_array(rows.matrix[:, chosen]), rows.right
         if dearest is not None:
-            matrix = csc_array(vstack([matrix, csr_array(-cost[None])]))
-            sides = np.append(sides, -dearest * (1 + MISSING))
-        found = solve_integer(Rows(cost, matrix, sides, rows.least[chosen], rows.most[chosen]), whole[chosen],
-                              time_limit_s, gap)
-        if found.x is None:
-            return found
-        x = np.zeros(len(chosen))
-        x[chosen] = found.x
-        return found._replace(x=x)
+            rows = rows._replace(matrix=csc_array(vstack([rows.matrix, csr_array(-rows.cost[None])])),
+                                 right=np.append(rows.right, -dearest * (1 + MISSING)))
+        return solve_integer(rows, whole, time_limit_s, gap)
 
     def gpus(self, of_partitions: Floats | Ints) -> list[Ints]:
         """For each pool, (partitions,) the number of GPUs with each partition, from an array over the partitions of all

@@ -13,6 +13,7 @@ Groups that may not share any slice have no role; each has a row of its own afte
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -121,15 +122,13 @@ class PatternColumns:
         Only patterns with ``kept`` are used, and each at least as often as in ``least``; both are (patterns,).
         """
         *others, patterns = self._sorts(None)
-        low = patterns._replace(least=np.maximum(patterns.least, least))
-        usable = np.concatenate([np.ones(sum(len(one.cost) for one in others), bool), kept])
-        found = self.master.integral([*others, low], time_limit_s, kept=usable)
+        usable = Columns(patterns.matrix[:, kept], patterns.cost[kept], least[kept].astype(float), patterns.most[kept])
+        found = self.master.integral([*others, usable], time_limit_s)
         if found.x is None:
             return None
-        tiers, partitions = (len(one.cost) for one in others[:2])
-        numbers = np.rint(found.x).astype(int)
-        used = zip(self.patterns, numbers[len(usable) - len(kept):].tolist(), strict=True)
-        return Chosen(self.master.gpus(numbers[tiers: tiers + partitions]), {one: many for one, many in used if many})
+        _, gpus, _, numbers = np.split(np.rint(found.x).astype(int), np.cumsum([len(one.cost) for one in others]))
+        used = zip(compress(self.patterns, kept), numbers.tolist(), strict=True)
+        return Chosen(self.master.gpus(gpus), {one: many for one, many in used if many})
 
     @cached_property
     def _tiers(self) -> Columns:

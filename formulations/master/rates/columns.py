@@ -98,8 +98,7 @@ class RateColumns:
         return np.minimum(parts, 1.0, out=parts)
 
     def relaxed(self, counts: Sequence[int] | None = None) -> Relaxed | None:
-        """The solution of the linear program over all known patterns; None if it has none. Counts of price tiers are
-        not limits here.
+        """The solution of the linear program over all known patterns; None if it has none.
 
         It begins with the patterns that earlier solutions used. Others are added while their reduced costs are
         negative. ``counts`` are the numbers of GPUs of each type that are free of charge; None for none. Further GPUs
@@ -107,7 +106,7 @@ class RateColumns:
         """
         if not len(self.slice_type):
             return None
-        tiers, right = self.master.tiers(counts, limited=False), self.master.right
+        tiers, right = self.master.tiers(counts), self.master.right
         taken = np.unique(np.append(self.part.argmax(axis=0), self.met))
         while True:
             found = self.master.relaxed([self._patterns(taken), self.master.partitions, tiers])
