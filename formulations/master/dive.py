@@ -83,7 +83,7 @@ def _priced(columns: Generation, fixed: Ints, goal: float) -> Duals | None:
     If it costs more than ``goal``, patterns are priced, and it is solved again if there are new ones.
     """
     found = columns.program.relaxed(least=fixed)
-    if found is not None and columns.units(found) > goal and columns.price(found, SCHEDULE.slight, 0)[1]:
+    if found is not None and columns.units(found) > goal and columns.price(found, 0)[1]:
         return columns.program.relaxed(least=fixed)
     return found
 

@@ -139,7 +139,7 @@ class Generation:
             self.impossible = True
             return False
         self.last, self.round = found, self.round + 1
-        exhaustive, new = self.price(found, SCHEDULE.slight, self.effort)
+        exhaustive, new = self.price(found, self.effort)
         settled, aimed = not new and exhaustive, self.aim
         if aimed is None:
             done = settled or self.bound >= self.units(found)
@@ -154,18 +154,15 @@ class Generation:
         few = SCHEDULE.rest * len(self.program.wanted) if self.effort <= SCHEDULE.firm else 0
         return not exhaustive and new < max(few, 1)
 
-    def price(self, at: Duals, slight: float, effort: int) -> tuple[bool, int]:
+    def price(self, at: Duals, effort: int) -> tuple[bool, int]:
         """Add patterns at given prices and prove a bound; return whether pricing was exhaustive, and the number of new
         patterns.
-
-        A pattern is added if its value exceeds its slice's price by at least ``slight``, which may be negative.
         """
         program, pools = self.program, self.problem.pools
         slices, places = (np.floor(one * FINE + 1e-9).astype(np.int64) for one in (at.slice_types, at.places))
         slices = np.maximum(slices, (program.alone * places[:, None]).max(axis=0, initial=0))
         most, exhaustive, new = slices.copy(), True, 0
-        floors = (at.slice_types * FINE).astype(np.int64) + (max(1, int(slight * FINE)) if slight > 0
-                                                             else math.floor(slight * FINE))
+        floors = ((at.slice_types + SCHEDULE.slight) * FINE).astype(np.int64)
         for slice_type, found in self.pricing.priced(places[: len(self.problem.roles)], floors, effort):
             new += program.add(slice_type, found.patterns)
             most[slice_type] = max(most[slice_type], found.most)

@@ -35,13 +35,12 @@ from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.search import Search
 
 
-def merged(instance: Instance, ranges: int) -> Instance:
-    """The instance with one workload for all that have the same models, the same traffic and an SLO in the same of at
-    most ``ranges`` ranges. Workloads without requests are left out, and so are all limits on replicas. The instance may
-    not have workflows.
+def merged(instance: Instance, most: int) -> Instance:
+    """The instance with one workload for each class of similar workloads, in about ``most`` classes. Workloads without
+    requests are left out, and so are all limits on replicas. The instance may not have workflows.
     """
     served, found = [at for at, one in enumerate(instance.workloads) if instance.planned_rps(one) > 0], []
-    for alike in classes_of(instance, served, ranges, each=True):
+    for alike in classes_of(instance, served, most):
         several = [instance.workloads[at] for at in alike.members.tolist()]
         found.append(max(several, key=lambda one: one.slo_ms).model_copy(update={
             "rate_rps": sum(one.rate_rps for one in several), "min_replicas": 1, "max_replicas": None,
@@ -61,8 +60,8 @@ def merged_bounds(instance: Instance, search: Search, name: str) -> Iterator[tup
     if instance.workflows or len(instance.workloads) <= MOST_NAMED:
         return
     before = 0
-    for ranges in range(1, MOST_NAMED + 1):
-        few = merged(instance, ranges)
+    for most in range(1, MOST_NAMED + 1):
+        few = merged(instance, most)
         if len(few.workloads) > MOST_NAMED or not search.left_s:
             return
         if len(few.workloads) == before:

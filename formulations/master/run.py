@@ -85,7 +85,7 @@ class Run:
         for columns in {self.bounds, self.columns}:
             seed(kept, columns)
         self.bounds.effort = max(self.bounds.effort, kept.effort)
-        self.bounds.price(prices_of_kept(kept, self.bounds), SCHEDULE.slight, self.bounds.effort)
+        self.bounds.price(prices_of_kept(kept, self.bounds), self.bounds.effort)
         self._prove()
 
     @property

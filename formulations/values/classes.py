@@ -44,16 +44,14 @@ class WorkloadClass(NamedTuple):
         return Group(self.models, slo_ms, rate_rps, 1, math.inf, math.inf, tuple(self.members.tolist()))
 
 
-def classes_of(instance: Instance, workloads: Sequence[int], most: int, each: bool = False) -> list[WorkloadClass]:
-    """The workloads with the given indices in about ``most`` classes; as many classes for all models and traffic. If
-    ``each``, they have up to ``most`` classes each, and one replica is not told from any number.
-    """
+def classes_of(instance: Instance, workloads: Sequence[int], most: int) -> list[WorkloadClass]:
+    """The workloads with the given indices in about ``most`` classes; as many classes for all models and traffic."""
     alike: dict[object, list[int]] = {}
     for at in workloads:
-        one, single = instance.workloads[at], not each and instance.workloads[at].max_replicas == 1
+        one, single = instance.workloads[at], instance.workloads[at].max_replicas == 1
         key = (one.models, instance.policy.traffic_of(one), one.tokens, one.limits if one.tokens else None, single)
         alike.setdefault(key, []).append(at)
-    ranges = most if each else most // max(len(alike), 1)
+    ranges = most // max(len(alike), 1)
     found = []
     for several in alike.values():
         members = np.array(several)

@@ -6,7 +6,6 @@ import pytest
 import provision
 from provision.formulations.master.generation import Generation
 from provision.formulations.master.kept import keep, prices_of_kept, seed
-from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.oracle import oracles_of
 from provision.formulations.search.problem import Problem
 from provision.instances.generators.families import generate
@@ -115,7 +114,7 @@ def test_kept_prices_prove_no_more_than_new_ones():
     fallen = instance.replace(workloads=tuple(one.model_copy(update={"rate_rps": one.rate_rps * (0.5 if at % 2 else 1)})
                                               for at, one in enumerate(instance.workloads)))
     target = Generation(Problem(fallen))
-    target.price(prices_of_kept(kept, target), SCHEDULE.slight, kept.effort)
+    target.price(prices_of_kept(kept, target), kept.effort)
     best = provision.solve(fallen, time_limit_s=LIMIT_S, replay=False)
     assert 0 < target.bound <= round(best.objective / target.problem.unit)
 
