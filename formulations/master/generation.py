@@ -101,16 +101,6 @@ class Generation:
         """
         return 1.0 if self.last is None else 1 - self.reached / max(self.last.value, self.reached, DUST)
 
-    @property
-    def near(self) -> bool:
-        """Whether the bound is so near to the linear program's value that a plan should be sought before it is raised
-        further.
-        """
-        value = 0.0 if self.last is None else self.last.value
-        ahead = value * self.problem.dearest > self.bound * (1 + SCHEDULE.used)
-        fair = len(self.problem.groups) > SCHEDULE.few and self.gap < SCHEDULE.fair  # the last GPUs take many rounds
-        return self.converged or (0 < SCHEDULE.near * value <= self.reached and (fair or not ahead))
-
     def rounds(self, until: Deadline) -> Iterator[float]:
         """Add patterns until none is missing or the next round would exceed the time; yield the bound after every
         round.
@@ -151,8 +141,7 @@ class Generation:
         else:
             self.aim = self.proof.counts
             self.converged = self.aim is None or (self.aim == aimed and settled)
-        few = SCHEDULE.rest * len(self.program.wanted) if self.effort <= SCHEDULE.firm else 0
-        return not exhaustive and new < max(few, 1)
+        return not exhaustive and not new
 
     def price(self, at: Duals, effort: int) -> tuple[bool, int]:
         """Add patterns at given prices and prove a bound; return whether pricing was exhaustive, and the number of new
@@ -176,19 +165,6 @@ class Generation:
         if over > 0:
             self.reached = max(self.reached, needed / over)
         return exhaustive, new
-
-    def vary(self, draw: np.random.Generator) -> None:
-        """Add patterns that plans may need: the best ones at random prices. Each role costs its part of the highest
-        rate of its class, times a random factor; a random part of the roles costs nothing.
-        """
-        most: dict[object, float] = {}
-        for role in self.problem.roles:
-            most[role.workload_class] = max(most.get(role.workload_class, 0.0), role.rate_rps)
-        prices = np.array([role.rate_rps / (most[role.workload_class] or 1.0) for role in self.problem.roles]) * FINE
-        for slice_type, oracles in oracles_of(self.problem).items():
-            for oracle in oracles:
-                drawn = prices * np.exp(draw.normal(0, 0.5, len(prices))) * (draw.random(len(prices)) < draw.random())
-                self.program.add(slice_type, oracle.price(drawn.astype(np.int64), 0, 0).patterns)
 
 
 def hand_on(source: Generation, target: Generation) -> None:

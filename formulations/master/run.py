@@ -53,8 +53,8 @@ class Run:
         The seconds of the next turn for patterns. A plan gets as many or, with few groups, a part of them.
     tried
         Whether the integer program over all patterns of small reduced cost has been tried.
-    varied
-        How many times patterns were generated at random prices.
+    idle
+        How many plans in turn were no better than the best one.
     """
 
     def __init__(self, problem: Problem, progress: Progress, name: str, proves: bool = True,
@@ -67,10 +67,11 @@ class Run:
             self.problem = Problem(problem.instance, rounded(problem.groups, most, up=True))
         self.bounds = Generation(easier, proves, self.search.executor)
         self.columns = self.bounds if easier is problem else Generation(self.problem, False, self.search.executor)
-        self.draw, self.tried, self.varied = np.random.default_rng(self.search.seed), False, 0
+        self.draw, self.tried, self.idle = np.random.default_rng(self.search.seed), False, 0
         self.large = bool(oracles_of(easier)) and problem.replicas >= SCHEDULE.dive_from
-        self.many = easier is not problem or len(self.problem.groups) > SCHEDULE.few
-        self.turn_s = (SCHEDULE.complete_s if self.large else SCHEDULE.turn_s) * size_of(problem)
+        self.many = len(problem.groups) > SCHEDULE.few
+        self.turn_s = SCHEDULE.complete_s if self.large else SCHEDULE.turn_s
+        self.turn_s *= max(1.0, problem.replicas / SCHEDULE.most)
         if progress.plan is not None:
             plan = progress.plan.model_copy(update={"gpus": progress.plan.gpus[:most]})  # enough to begin with
             for columns in {self.bounds, self.columns}:
@@ -120,13 +121,13 @@ class Run:
     def _tighten(self) -> None:
         """Add patterns that raise the bound, before a plan is made.
 
-        With few groups, it ends once the bound is near the linear program's value. If only a plan is wanted, it ends
-        once what prices prove is near that value. Then patterns for plans are added, where they are kept apart.
+        If only a plan is wanted, it ends once what prices prove is near the linear program's value. Then patterns for
+        plans are added, where they are kept apart.
         """
         fair = SCHEDULE.fair if self.problem.replicas >= SCHEDULE.fix_from else SCHEDULE.close
         for _ in self.bounds.rounds(self.search.within(self.turn_s)):
             self._prove()
-            if self.ended or (self.bounds.near and not self.many) or (not self.proves and self.bounds.gap < fair):
+            if self.ended or (not self.proves and self.bounds.gap < fair):
                 break
         if self.columns is not self.bounds and not self.ended and self.search.left_s > 0:
             hand_on(self.bounds, self.columns)
@@ -139,19 +140,18 @@ class Run:
             self.progress.prove(self.problem.objective(self.bounds.bound))
 
     def _turn(self) -> Termination | None:
-        """Make a plan of the patterns; if it is no better, add patterns at random prices. The next turn is longer.
+        """Make a plan of the patterns. The next turn is longer.
 
-        Returns why the search ends, or None if it goes on. It ends after ``SCHEDULE.turns`` such additions in vain.
+        Returns why the search ends, or None if it goes on. It ends when no pattern is missing and ``SCHEDULE.idle``
+        plans in turn were no better.
         """
         if self.search.left_s <= self.progress.writing_s:
             return "time_limit"
         seconds, self.turn_s = self.turn_s, self.turn_s * SCHEDULE.growth
-        if not self.improve(seconds * (1 if self.many else SCHEDULE.some)) and self.search.left_s > 0:
-            if self.varied >= SCHEDULE.turns and self.columns.converged and self.bounds.converged:
-                return "completed"
-            self.varied += 1
-            self.columns.vary(self.draw)
-        return None
+        better = self.improve(seconds * (1 if self.many else SCHEDULE.some))
+        self.idle = 0 if better else self.idle + 1
+        done = self.idle > SCHEDULE.idle and self.columns.converged and self.bounds.converged
+        return "completed" if done and self.search.left_s > 0 else None
 
     def improve(self, seconds: float = SCHEDULE.turn_s) -> bool:
         """Make a plan of the patterns found so far, and return whether it is better than the best so far.
@@ -188,8 +188,3 @@ class Run:
     def _below(self) -> float:
         """The price of the best plan known, in units of price; infinite if there is no plan."""
         return math.inf if self.progress.value is None else self.progress.value / self.problem.unit
-
-
-def size_of(problem: Problem) -> float:
-    """The factor by which turns are longer in problems with very many replicas."""
-    return max(1.0, problem.replicas / SCHEDULE.most)

@@ -26,14 +26,10 @@ class Schedule:
         The gap below which patterns count as complete. Also the addition to the target price of dives.
     used
         A gap of at most this counts as closed. Less costs rounds that raise the bound by less.
-    near
-        The fraction of the linear program's value at which the bound counts as near it.
     pace
         The fraction of the remaining patterns that a dive rounds up in one step.
     noise
         The amplitude of random numbers added to the values of columns when a dive begins again.
-    rest
-        The fraction below which the new columns of a round count as few, relative to all rows.
     hardest, firm, set_effort
         The greatest effort of pricing, the effort to begin with, and the greatest effort of the search for the best
         operating points of a set of replicas.
@@ -49,9 +45,8 @@ class Schedule:
         The most patterns in a brief integer program, and the most groups and roles in any program; an integer program
         has about as many patterns. For bounds, half as many groups are used. More takes memory and time for plans that
         are slightly better.
-    turns, idle, again
-        The most attempts: of patterns at random prices (``turns``), in turn without a better plan (``idle``), and
-        within one step (``again``).
+    idle, again
+        The most attempts: in turn without a better plan (``idle``), and within one step (``again``).
     exchanged, kicks, visits
         Limits of the local search for plans: the patterns to choose from, the times that it begins again, and the pairs
         that it compares at once. With more it finds more plans and takes longer.
@@ -79,10 +74,8 @@ class Schedule:
     fair: float = 0.01
     close: float = 0.004
     used: float = 0.002
-    near: float = 0.985
     pace: float = 0.2
     noise: float = 0.4
-    rest: float = 0.05
     hardest: int = 7
     firm: int = 1
     longer: int = 3
@@ -93,7 +86,6 @@ class Schedule:
     fix_from: int = 1500
     short: int = 400
     most: int = 2000
-    turns: int = 20
     idle: int = 10
     again: int = 4
     exchanged: int = 50_000
