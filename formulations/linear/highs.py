@@ -60,9 +60,10 @@ def solve_linear(rows: Rows) -> LinearSolution | None:
     if not len(rows.cost):  # SciPy takes no program without columns
         nothing = np.zeros(0)
         return None if (rows.right > 0).any() else LinearSolution(0.0, nothing, np.zeros(len(rows.right)), nothing)
+    given: dict[str, Any] = {"A_ub": -rows.matrix, "b_ub": -rows.right,
+                             "bounds": np.stack([rows.least, rows.most], axis=1)}
     for method in ("highs", "highs-ipm"):
-        found: Any = linprog(rows.cost, -rows.matrix, -rows.right, bounds=np.stack([rows.least, rows.most], axis=1),
-                             method=method)
+        found: Any = linprog(rows.cost, **given | {"method": method})
         if found.status == 0:
             return LinearSolution(found.fun, found.x, np.maximum(-found.ineqlin.marginals, 0),
                                   np.maximum(found.lower.marginals, 0))
