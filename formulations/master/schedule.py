@@ -64,9 +64,8 @@ class Schedule:
         The seconds of searches that come once: the integer program over all patterns of small reduced cost, bounds that
         need no columns, the first bounds by prices of replicas where workloads may be split, and
         the plan that carries all rates on few GPUs for the most throughput.
-    brief_s, whole_s, exchange_s
-        Time limits, in seconds, of a first integer program, of the integer program at the end of a dive, and of the
-        local search for plans.
+    whole_s, exchange_s
+        Time limits, in seconds, of the integer program at the end of a dive, and of the local search for plans.
     """
 
     slight: float = 2e-5
@@ -100,7 +99,6 @@ class Schedule:
     bound_s: float = 4.0
     prices_s: float = 9.0
     served_s: float = 8.0
-    brief_s: float = 0.5
     whole_s: float = 10.0
     exchange_s: float = 1.0
 

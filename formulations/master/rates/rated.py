@@ -1,17 +1,15 @@
 """Plans and bounds from patterns that carry rates: every workload has a row for its rate, and no grid of rates is
 needed.
 
-1. Small patterns are listed, and the first plan is made of them.
+1. Small patterns are listed.
 2. The linear program is solved. With its duals, the oracles bound the value of all patterns, which proves a bound
    (``type_counts``).
 3. The linear program is solved again with the numbers of GPUs that the bound allows. Pricing at its duals raises the
    bound, until these GPUs suffice in the linear program.
-4. Plans come from dives, which take patterns one by one and count the rates of all others only up to the remaining
-   demand, and from integer programs over the patterns that the dives used.
-5. Local search (``exchange``) looks for plans at the bound: with one pattern on each slice, it exchanges two patterns
+4. Local search (``exchange``) looks for plans at the bound: with one pattern on each slice, it exchanges two patterns
    at a time.
-6. If all patterns are listed and the integer program proves that there is no plan at the bound, the bound rises to the
-   next possible price.
+5. If all patterns are listed, an integer program finds the plan at the bound. If it proves that there is none, the
+   bound rises to the next possible price.
 """
 
 import math
@@ -94,29 +92,23 @@ class RatedSearch:
         return self.best <= self.bound or math.isinf(self.bound) or self.search.left_s <= 0
 
     def plans(self, best: float = math.inf) -> Iterator[Plan | None]:
-        """Yield ever better plans, and None when the bound has risen.
+        """Yield None when the bound has risen, and a plan at the bound if one is found. ``best`` is the price of the
+        best plan known, in units.
 
-        The search ends when the best plan is proven optimal, at the time limit, or when many attempts in turn have
-        found no better plan.
+        The search ends when that plan is proven optimal, at the time limit, or after many attempts in vain.
         """
         self.best = best
-        if not self.complete:
-            yield self._sought(SCHEDULE.brief_s)
         self.prove()
         yield None
         if self.complete:
             yield from self._closed()
             return
-        yield self._exchanged() or self._sought(SCHEDULE.brief_s)
-        idle, seconds = 0, SCHEDULE.brief_s
+        yield self._exchanged()
+        idle = 0
         while not self.ended and self.below is not None and idle < SCHEDULE.idle:
-            before = self.bound
-            if self._raised() and not self.effort:
-                yield self._exchanged() if self.bound > before else None
-                continue
-            plan = self._exchanged() or self._sought(seconds)
-            idle, seconds = (0, seconds) if plan is not None else (idle + 1, seconds * SCHEDULE.patience)
-            yield plan
+            before, rises = self.bound, self._raised() and not self.effort
+            yield self._exchanged() if self.bound > before or not rises else None
+            idle += not rises
 
     def prove(self) -> None:
         """Prove a bound by pricing at the linear program's duals, and add patterns until hardly any is missing without
@@ -178,21 +170,6 @@ class RatedSearch:
         self.effort, self.took_s = self.effort + 1, self.took_s * SCHEDULE.longer
         return self.effort <= self.hardest
 
-    def _sought(self, seconds: float) -> Plan | None:
-        """A better plan from the patterns of least reduced cost; None if none is found within some seconds."""
-        found = None if self.ended else self.master.relaxed()
-        if found is None:
-            return None
-        most = self._most / self.problem.dearest
-        patterns = self.master.useful(found, most)
-        patterns = patterns[self.master.fits[patterns]][: SCHEDULE.short]
-        return self._plan(patterns, most, min(seconds, self.search.left_s))[0]
-
-    @property
-    def _most(self) -> float:
-        """The highest price that a better plan can have, in units of price."""
-        return math.ceil(self.best) - 1 if math.isfinite(self.best) else self.problem.most_gpus * self.problem.dearest
-
     def _exchanged(self) -> Plan | None:
         """A plan at the bound by local search; None if none is found."""
         counts, most = self.proof.counts, self.bound / self.problem.dearest
@@ -207,20 +184,20 @@ class RatedSearch:
             patterns = self.master.useful(found, most)
             patterns = patterns[self.master.fits[patterns]][: SCHEDULE.exchanged]
             slots = slots[np.isin(slots, self.master.slice_type[patterns])]
-            chosen = exchanged(self.master, found, patterns, slots, self.draw, until) if len(slots) > 1 else None
+            chosen = exchanged(self.master, found, patterns, slots, self.draw, until) if len(slots) else None
             plan = None if chosen is None else self._made(partitions, chosen)
             if chosen is None or plan is not None:
                 return plan
         return None
 
-    def _plan(self, patterns: Ints, most: float, seconds: float) -> tuple[Plan | None, bool]:
+    def _plan(self, patterns: Ints, most: float) -> tuple[Plan | None, bool]:
         """The plan of an integer program that costs at most ``most``, in multiples of the dearest GPU's price, and
         whether the program has no solution.
 
-        The plan is None if none is found in some seconds, or its patterns are infeasible or carry too little.
+        The plan is None if none is found in time, or its patterns are infeasible or carry too little.
         """
         for part in (1 - SOLVER, 1 + SOLVER):
-            found = self.master.integral(patterns, part, most, seconds)
+            found = self.master.integral(patterns, part, most, self.search.left_s)
             if found.x is None:
                 return None, part < 1 and found.status == "infeasible"
             plan = self._made(*self.master.chosen(patterns, found.x))
@@ -269,7 +246,7 @@ class RatedSearch:
                 kept = self.master.undominated(tried)
             except TooManyError:
                 return None, False
-            plan, none = self._plan(kept, most, self.search.left_s)
+            plan, none = self._plan(kept, most)
             if not none:
                 return plan, False
         return None, True

@@ -124,11 +124,10 @@ def test_a_plan_of_workload_sets_that_mixtures_of_patterns_hide_is_found():
 
 
 
-def test_a_search_begins_with_a_plan_and_ends_with_its_proof():
+def test_a_search_ends_with_a_plan_and_its_proof():
     problem = named(Problem(mixed([("resnet50", 60, 300), ("vgg19", 80, 120)])))
     rated = RatedSearch(problem, rated_oracles(problem, NEVER), Search(20.0), "master")
-    plans = list(rated.plans())
-    assert isinstance(plans[0], Plan)
+    assert any(isinstance(one, Plan) for one in rated.plans())
     assert rated.best == rated.bound
 
 

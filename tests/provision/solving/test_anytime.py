@@ -81,7 +81,6 @@ def test_turns_of_the_master_program_grow_alike_under_every_limit(limit_s, monke
     run = master.Run(Problem(instance), Progress(instance, Search(limit_s)), "master")
     monkeypatch.setattr(run.bounds, "rounds", lambda until: turns.append(until.left_s) or iter(()))
     monkeypatch.setattr(run, "_integral", lambda seconds: turns.append(seconds))
-    monkeypatch.setattr(run.columns, "vary", lambda draw: None)
     for _ in range(3):
         run._tighten()
         run._turn()
