@@ -3,6 +3,8 @@ replica is worth what it lowers the price of the rates that are left.
 
 At a setting, replicas are added one by one, the one that fits and is worth most next; or they come from a list of
 patterns. A Slot keeps account of the replicas on the slice, and of what fits beside them.
+
+The kernels make no arrays, so that they need not count references, and compile in half the time.
 """
 
 from typing import NamedTuple
@@ -10,16 +12,26 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.formulations.pricing.mps.kernels import settle
+from provision.formulations.pricing.mps.laws import GpuLaw
 from provision.formulations.pricing.mps.tables import PointTables
-from provision.heuristics.core.joined import points_of
-from provision.heuristics.core.state import State, account, price_of
+from provision.heuristics.core.state import HELD, State, account, price_of
 from provision.heuristics.core.tables import NONE, SliceTables
-from provision.models.base.arrays import Floats, Ints
-from provision.models.base.compiled import compiled, inner
+from provision.models.base.arrays import Floats, Ints, Records
+from provision.models.base.compiled import inner
 from provision.models.base.tolerances import DUST
 
 ALL = 1 - 1e-9
 """The part of the rest of a rate that a workload's last replica must carry; the remainder is rounding."""
+ROOM = np.dtype([
+    ("factor", np.float64),     # the factor on the row's prices
+    ("left", np.float64),       # the part of the rate that nothing carries
+    ("room", np.float64),       # the part that the GPU may still carry
+    ("replicas", np.int64),
+    ("most", np.float64),       # the most part that a further replica may carry
+    ("least", np.float64),      # the least part
+    ("bonus", np.float64),      # what a further replica is worth even without any
+])
+"""What a further replica of a row may carry on a slice, and what it is worth."""
 
 
 class Slot(NamedTuple):
@@ -27,72 +39,71 @@ class Slot(NamedTuple):
 
     Attributes
     ----------
-    left, room, replicas
-        (rows,), the part of each rate that nothing carries, the part that the GPU may still carry, and the number of
-        replicas.
-    most, least, bonus
-        (rows,), the most and the least part that a further replica may carry, and what it is worth even without any.
+    rows
+        (rows,), records of type ROOM.
+    held
+        (places,), records of type HELD: the replicas on the slice, then NONE.
     counts
         (ways of the setting,), how often the slice has each way.
     spare
         (3,), the utilisation, the processes and the memory that are left.
-    roles, units
-        (places,), the roles of the replicas; and their units of SMs if the setting has tables of operating points.
-    tried, points
-        (places,), the units and operating points that are tried.
+    members
+        (4, places), the roles of the replicas; their units of SMs if the setting has tables of operating points; and
+        the units and operating points that are tried.
     failing
         (roles,), at the position of the easiest role of a chain: the position of the easiest role that is known to
         fail.
-    ways, parts
-        (places,), as in State.
+    order
+        (2 places of GPUs,), the order in which slices are filled.
     """
 
-    left: Floats
-    room: Floats
-    replicas: Ints
-    most: Floats
-    least: Floats
-    bonus: Floats
+    rows: Records
+    held: Records
     counts: Ints
     spare: Floats
-    roles: Ints
-    units: Ints
-    tried: Ints
-    points: Ints
+    members: Ints
     failing: Ints
-    ways: Ints
-    parts: Floats
+    order: Ints
 
 
-@compiled
-def occupy(tables: SliceTables, state: State, gpu: int, place: int, factor: Floats) -> float:
+def new_slot(tables: SliceTables, state: State) -> Slot:
+    """A Slot for any slice of a State, without factors on prices. ``begin`` and ``empty`` prepare it for one slice."""
+    places, ways = state.held.shape[2], int((tables.settings["end"] - tables.settings["first"]).max(initial=0))
+    rows = np.zeros(len(state.rest), ROOM)
+    rows["factor"] = 1
+    return Slot(rows, np.zeros(places, HELD), np.zeros(ways, np.int64), np.zeros(3), np.zeros((4, places), np.int64),
+                np.zeros(len(tables.roles), np.int64), np.zeros(2 * state.slices.shape[1], np.int64))
+
+
+@inner
+def occupy(tables: SliceTables, state: State, slot: Slot, gpu: int, place: int) -> float:
     """Fill an empty slice with whatever is worth most; return its worth.
 
     It tries every segment, and every setting twice: filled by worth, and by worth per part of the slice.
     """
-    slice_type, best, open_to, slot = state.slice_type[gpu, place], 0.0, 0, new_slot(tables, state, gpu)
-    for w in range(len(factor)):
-        part = min(tables.segment[w, slice_type], slot.most[w])
-        gain = factor[w] * saved(tables, slot, w, part) + slot.bonus[w]
-        if tables.segment[w, slice_type] > 0 and part >= slot.least[w] and gain > best:
-            best, state.alone[gpu, place], state.parts[gpu, place, 0] = gain, w, part
-        open_to += slot.most[w] > 0 or slot.bonus[w] > 0
+    piece, best, open_to = state.slices[gpu, place], 0.0, begin(tables, state, slot, gpu)
+    for w in range(len(slot.rows)):
+        row = slot.rows[w]
+        part = min(tables.segment[w, piece.slice_type], row.most)
+        gain = row.factor * saved(tables, slot, w, part) + row.bonus
+        if tables.segment[w, piece.slice_type] > 0 and part >= row.least and gain > best:
+            best, piece.alone, state.held[gpu, place, 0].part = gain, w, part
     for number in range(len(tables.settings)):
         setting = tables.settings[number]
-        if setting.slice_type != slice_type or setting.workloads > open_to:
+        if setting.slice_type != piece.slice_type or setting.workloads > open_to:
             continue
         for dense in (False, True):
-            gain = fill(tables, state, gpu, number, factor, dense, slot)
+            gain = fill(tables, state, slot, gpu, number, dense)
             if gain > best:
-                best, state.alone[gpu, place], state.setting[gpu, place] = gain, NONE, number
-                for at in range(len(slot.ways)):
-                    state.ways[gpu, place, at], state.parts[gpu, place, at] = slot.ways[at], slot.parts[at]
+                best, piece.alone, piece.setting = gain, NONE, number
+                for at in range(len(slot.held)):
+                    state.held[gpu, place, at] = slot.held[at]
     account(tables, state, gpu, place, np.int64(1))
     return best
 
 
 @inner
-def fill(tables: SliceTables, state: State, gpu: int, number: int, factor: Floats, dense: bool, slot: Slot) -> float:
+def fill(tables: SliceTables, state: State, slot: Slot, gpu: int, number: int, dense: bool) -> float:
     """Fill a Slot at a setting; return the worth of its replicas, 0 if fewer workloads share it than the setting
     requires.
 
@@ -101,35 +112,41 @@ def fill(tables: SliceTables, state: State, gpu: int, number: int, factor: Float
     """
     setting, total, held = tables.settings[number], 0.0, np.int64(0)
     if setting.first_pattern < setting.end_pattern:
-        return 0.0 if dense else fill_listed(tables, state, gpu, number, factor, slot)
-    empty(tables, state, gpu, number, slot)
-    while held < len(slot.ways):
-        way = next_way(tables, number, factor, dense, slot, NONE)
+        return 0.0 if dense else fill_listed(tables, state, slot, gpu, number)
+    empty(tables, state, slot, gpu, number)
+    while held < len(slot.held):
+        way = next_way(tables, slot, number, dense, np.int64(NONE))
         if way == NONE:
             break
-        if setting.points == NONE or holds(tables, number, slot, held, tables.ways[way].role):
-            total += add(tables, number, factor, slot, held, way)
+        if setting.points == NONE or holds(tables, slot, number, held, tables.ways[way].role):
+            total += add(tables, slot, number, held, way)
             held += 1
     return total if rows_in(tables, slot, held) >= setting.workloads else 0.0
 
 
 @inner
-def holds(tables: SliceTables, number: int, slot: Slot, held: int, role: int) -> bool:
+def holds(tables: SliceTables, slot: Slot, number: int, held: int, role: int) -> bool:
     """Whether a role finds an operating point beside the ``held`` replicas of a slot, at a setting whose replicas slow
     each other.
 
     If so, the slot keeps the units of all replicas. If not, no harder role of its chain does either; bisection finds
     the easiest role that fails, and the slot notes it.
     """
-    points = points_of(tables.joined, tables.settings[number].points)
+    every, one, units = tables.joined, tables.settings[number].points, slot.members[1]
+    law, columns, none, nothing = every.laws[one], every.columns, every.units[:0], every.columns[0, :0]
+    gpu = GpuLaw(law.unit_share, law.root, law.delay_slope_ms, law.delay_intercept_ms, law.idle_w, law.cap_w,
+                 law.clock_loss, (0.0, 0.0), (0.0, 0.0))
+    points = PointTables(  # with the fields that ``settle`` reads
+        every.first[every.begin[one]: every.begin[one + 1]], none, every.units, none, columns[0], columns[1],
+        columns[2], columns[3], columns[4], columns[5], columns[6], nothing, none, nothing, gpu, law.limit, law.most)
     if settles(points, slot, held, role):
         for at in range(held + 1):
-            slot.units[at] = slot.tried[at]
+            units[at] = slot.members[2, at]
         return True
-    easiest = tables.easiest[role]
-    slot.failing[easiest], holding, middle = tables.rank[role], easiest + 1, easiest
+    easiest = tables.roles[role].easiest
+    slot.failing[easiest], holding, middle = tables.roles[role].rank, easiest + 1, easiest
     while slot.failing[easiest] + 1 < holding:
-        if settles(points, slot, held, tables.order[middle]):
+        if settles(points, slot, held, tables.roles[middle].order):
             holding = middle
         else:
             slot.failing[easiest] = middle
@@ -139,121 +156,121 @@ def holds(tables: SliceTables, number: int, slot: Slot, held: int, role: int) ->
 
 @inner
 def settles(points: PointTables, slot: Slot, held: int, role: int) -> bool:
-    """Whether operating points are found for the ``held`` replicas and one of a role; their units are in ``tried``.
+    """Whether operating points are found for the ``held`` replicas and one of a role; their units are in the third row
+    of ``slot.members``.
 
     The new replica begins without units. The others begin with their earlier units, since beside further replicas they
     need no fewer.
     """
-    slot.roles[held], slot.tried[held], used, first = role, 0, 0, points.first[role, 0]
+    roles, tried, used, first = slot.members[0], slot.members[2], 0, points.first[role, 0]
+    roles[held], tried[held] = role, 0
     for at in range(held):
-        slot.tried[at] = slot.units[at]
-        used += slot.tried[at]
+        tried[at] = slot.members[1, at]
+        used += tried[at]
     if first == points.first[role, points.limit + 1] or used + points.units[first] > points.limit:
         return False
-    return settle(points, slot.roles, held + 1, slot.tried, slot.points) != NONE
+    return settle(points, roles, held + 1, tried, slot.members[3]) != NONE
 
 
 @inner
-def fill_listed(tables: SliceTables, state: State, gpu: int, number: int, factor: Floats, slot: Slot) -> float:
+def fill_listed(tables: SliceTables, state: State, slot: Slot, gpu: int, number: int) -> float:
     """Fill a Slot with the listed pattern that is worth most; return its worth."""
     setting = tables.settings[number]
     best, chosen = 0.0, setting.first_pattern
     for pattern in range(setting.first_pattern, setting.end_pattern):
-        total = fill_pattern(tables, state, gpu, number, factor, slot, pattern)
+        total = fill_pattern(tables, state, slot, gpu, number, pattern)
         if total > best:
             best, chosen = total, pattern
-    return fill_pattern(tables, state, gpu, number, factor, slot, chosen)
+    return fill_pattern(tables, state, slot, gpu, number, chosen)
 
 
 @inner
-def fill_pattern(tables: SliceTables, state: State, gpu: int, number: int, factor: Floats, slot: Slot, pattern: int
-                 ) -> float:
+def fill_pattern(tables: SliceTables, state: State, slot: Slot, gpu: int, number: int, pattern: int) -> float:
     """Fill a Slot with a listed pattern, for each role with the replica that is worth most; return their worth."""
-    empty(tables, state, gpu, number, slot)
+    empty(tables, state, slot, gpu, number)
     total, held = 0.0, np.int64(0)
-    for role in tables.patterns[pattern]:
-        way = next_way(tables, number, factor, False, slot, role) if role != NONE else role
+    for at in range(tables.patterns.shape[1]):
+        role = tables.patterns[pattern, at]
+        way = next_way(tables, slot, number, False, role) if role != NONE else role
         if way != NONE:
-            total += add(tables, number, factor, slot, held, way)
+            total += add(tables, slot, number, held, way)
             held += 1
     return total
 
 
 @inner
-def new_slot(tables: SliceTables, state: State, gpu: int) -> Slot:
-    """An empty Slot with room for the largest setting of any slice of a GPU. ``empty`` prepares it for a setting."""
-    rows, places, ways = len(state.left), state.ways.shape[2], np.int64(0)
-    for setting in tables.settings:
-        ways = max(ways, setting.end - setting.first)
-    slot = Slot(np.empty(rows), np.empty(rows), np.empty(rows, np.int64), np.empty(rows), np.empty(rows),
-                np.empty(rows), np.empty(ways, np.int64), np.empty(3), np.empty(places, np.int64),
-                np.empty(places, np.int64), np.empty(places, np.int64), np.empty(places, np.int64),
-                np.empty(len(tables.easiest), np.int64), np.empty(places, np.int64), np.empty(places))
-    for w in range(rows):
-        renew(tables, state, gpu, slot, w)
-    for place in range(places):
-        slot.ways[place] = NONE
-    return slot
+def begin(tables: SliceTables, state: State, slot: Slot, gpu: int) -> int:
+    """Prepare an empty Slot for a GPU; return how many rows may have a further replica there."""
+    open_to = 0
+    for w in range(len(slot.rows)):
+        renew(tables, state, slot, gpu, w)
+        open_to += slot.rows[w].most > 0 or slot.rows[w].bonus > 0
+    for at in range(len(slot.held)):
+        slot.held[at].way = NONE
+    return open_to
 
 
 @inner
-def empty(tables: SliceTables, state: State, gpu: int, number: int, slot: Slot) -> None:
+def empty(tables: SliceTables, state: State, slot: Slot, gpu: int, number: int) -> None:
     """Remove all replicas from a Slot of a GPU, and prepare it for a setting."""
     setting = tables.settings[number]
-    for place in range(len(slot.ways)):
-        if slot.ways[place] == NONE:
+    for at in range(len(slot.held)):
+        if slot.held[at].way == NONE:
             break
-        renew(tables, state, gpu, slot, tables.ways[slot.ways[place]].row)
-        slot.ways[place] = NONE
+        renew(tables, state, slot, gpu, tables.ways[slot.held[at].way].row)
+        slot.held[at].way = NONE
     slot.spare[0], slot.spare[1], slot.spare[2] = setting.use, setting.processes, setting.memory_gib
     for at in range(setting.end - setting.first):
         slot.counts[at] = 0
-    slot.failing[:] = NONE
+    for at in range(len(slot.failing)):
+        slot.failing[at] = NONE
 
 
 @inner
-def renew(tables: SliceTables, state: State, gpu: int, slot: Slot, w: int) -> None:
+def renew(tables: SliceTables, state: State, slot: Slot, gpu: int, w: int) -> None:
     """Set the rates of a row in a Slot to what the GPU may still carry beside its other slices."""
-    slot.left[w], slot.room[w] = state.left[w], tables.rows[w].cap - state.on_gpu[gpu, w]
-    slot.replicas[w] = state.replicas[w]
-    allow(tables, w, slot)
+    row = slot.rows[w]
+    row.left, row.room = state.rest[w].left, tables.rows[w].cap - state.on_gpu[gpu, w]
+    row.replicas = state.rest[w].replicas
+    allow(tables, slot, w)
 
 
 @inner
-def allow(tables: SliceTables, w: int, slot: Slot) -> None:
+def allow(tables: SliceTables, slot: Slot, w: int) -> None:
     """Set what a further replica of a row may carry on the slice, what it must carry, and its worth apart from that.
 
     It may carry the rest of the rate for which there is room. A row's last replica must carry the whole rest; if no
     further replica is allowed, the least is infinite. A replica that the row must have and lacks has a worth by itself.
     """
-    row, replicas, left = tables.rows[w], slot.replicas[w], slot.left[w]
-    slot.most[w] = min(left, slot.room[w])
-    slot.least[w] = 0.0 if replicas < row.most - 1 else left * ALL if replicas < row.most else np.inf
-    slot.bonus[w] = tables.schedule.replica if replicas < row.least else 0.0
+    asked, row = tables.rows[w], slot.rows[w]
+    row.most = min(row.left, row.room)
+    row.least = 0.0 if row.replicas < asked.most - 1 else row.left * ALL if row.replicas < asked.most else np.inf
+    row.bonus = tables.steering.replica if row.replicas < asked.least else 0.0
 
 
 @inner
-def next_way(tables: SliceTables, number: int, factor: Floats, dense: bool, slot: Slot, role: int) -> int:
+def next_way(tables: SliceTables, slot: Slot, number: int, dense: bool, role: int) -> int:
     """The index of the way to add to a slice next; NONE if none fits. It is the way of the most worth or, if ``dense``,
     of the most worth per part of the slice; of equal ways the one that takes the least part. If ``role`` is not NONE,
     only ways of this role count.
     """
     best, least, found, setting = 0.0, 0.0, NONE, tables.settings[number]
     for w in range(len(tables.rows)):
-        open_to = slot.most[w] > 0 or slot.bonus[w] > 0
+        row = slot.rows[w]
+        open_to = row.most > 0 or row.bonus > 0
         for at in range(tables.of_row[number, w], tables.of_row[number, w + 1] if open_to else 0):
             way, many = tables.ways[at], slot.counts[at - setting.first]
             if way.processes > slot.spare[1] or way.memory_gib > slot.spare[2] or many >= way.limit:
                 continue
-            if setting.points != NONE and tables.rank[way.role] <= slot.failing[tables.easiest[way.role]]:
+            if setting.points != NONE and tables.roles[way.role].rank <= slot.failing[tables.roles[way.role].easiest]:
                 continue
             if role != NONE and way.role != role:
                 continue
-            part, gain = worth(tables, number, factor, slot, at)
-            if part < 0 or ((many == 0 or way.apart) and (part < way.least or part < slot.least[w])):
+            part, gain = worth(tables, slot, number, at)
+            if part < 0 or ((many == 0 or way.apart) and (part < way.least or part < row.least)):
                 continue
             taken = way.busy * (part if setting.points == NONE else way.most)
-            taken += way.processes * tables.schedule.process + DUST
+            taken += way.processes * tables.steering.process + DUST
             key = gain / taken if dense else gain
             if key > best or (key == best > 0 and taken < least):
                 best, least, found = key, taken, at
@@ -261,37 +278,37 @@ def next_way(tables: SliceTables, number: int, factor: Floats, dense: bool, slot
 
 
 @inner
-def worth(tables: SliceTables, number: int, factor: Floats, slot: Slot, at: int) -> tuple[float, float]:
+def worth(tables: SliceTables, slot: Slot, number: int, at: int) -> tuple[float, float]:
     """The part of its row's rate that a further replica of a way could carry, and what that is worth."""
     way, many = tables.ways[at], slot.counts[at - tables.settings[number].first]
-    part = min(way.most, slot.most[way.row])
+    row = slot.rows[way.row]
+    part = min(way.most, row.most)
     if way.busy > 0:
         part = min(part, slot.spare[0] / way.busy)
-    bonus = slot.bonus[way.row] if many == 0 or way.apart else 0.0
-    return part, factor[way.row] * saved(tables, slot, way.row, part) + bonus
+    return part, row.factor * saved(tables, slot, way.row, part) + (row.bonus if many == 0 or way.apart else 0.0)
 
 
 @inner
 def saved(tables: SliceTables, slot: Slot, w: int, part: float) -> float:
     """By how much the price of what is left of a row's rate falls if a further replica carries a part of it."""
-    return price_of(tables, w, slot.left[w]) - price_of(tables, w, slot.left[w] - part)
+    return price_of(tables, w, slot.rows[w].left) - price_of(tables, w, slot.rows[w].left - part)
 
 
 @inner
-def add(tables: SliceTables, number: int, factor: Floats, slot: Slot, held: int, at: int) -> float:
+def add(tables: SliceTables, slot: Slot, number: int, held: int, at: int) -> float:
     """Add a way to the slot, after ``held`` others; return its worth."""
     way, count = tables.ways[at], at - tables.settings[number].first
-    w = way.row
-    part, gain = worth(tables, number, factor, slot, at)
-    slot.ways[held], slot.parts[held] = at, part
-    slot.replicas[w] += slot.counts[count] == 0 or way.apart
+    row = slot.rows[way.row]
+    part, gain = worth(tables, slot, number, at)
+    slot.held[held].way, slot.held[held].part = at, part
+    row.replicas += slot.counts[count] == 0 or way.apart
     slot.counts[count] += 1
     slot.spare[0] -= way.busy * part
     slot.spare[1] -= way.processes
     slot.spare[2] -= way.memory_gib
-    slot.left[w] = max(slot.left[w] - part, 0.0)
-    slot.room[w] -= part
-    allow(tables, w, slot)
+    row.left = max(row.left - part, 0.0)
+    row.room -= part
+    allow(tables, slot, way.row)
     return gain
 
 
@@ -302,6 +319,6 @@ def rows_in(tables: SliceTables, slot: Slot, held: int) -> int:
     for at in range(held):
         new = True
         for earlier in range(at):
-            new &= tables.ways[slot.ways[earlier]].row != tables.ways[slot.ways[at]].row
+            new &= tables.ways[slot.held[earlier].way].row != tables.ways[slot.held[at].way].row
         many += new
     return many

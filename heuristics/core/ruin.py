@@ -8,135 +8,134 @@ rates that are not carried falls, or hardly rises.
 
 import numpy as np
 
-from provision.heuristics.core.filling import occupy
-from provision.heuristics.core.state import State, account, copy_gpus, copy_of, kept, uncarried
+from provision.heuristics.core.filling import Slot, occupy
+from provision.heuristics.core.state import State, account, copy_gpu, copy_rest, kept, uncarried
 from provision.heuristics.core.tables import NONE, SliceTables
-from provision.models.base.arrays import Floats, Ints
+from provision.models.base.arrays import Ints
 from provision.models.base.compiled import compiled, inner
 
 
 @compiled
-def improve(tables: SliceTables, state: State, least: float, steps: int, draw: np.random.Generator) -> float:
+def improve(tables: SliceTables, state: State, before: State, slot: Slot, least: float, steps: int,
+            draw: np.random.Generator) -> float:
     """Ruin and recreate GPUs of ``state`` in place, at most ``steps`` times; return the least price of uncarried rates
     that was reached, 0 if all rates are carried.
 
-    ``least`` is the least price that was reached before.
+    ``before`` is a copy of the state, ``slot`` a Slot for its slices, and ``least`` the least price that was reached
+    before.
     """
-    factor, before, schedule = np.empty(len(tables.rows)), copy_of(state), tables.schedule
+    steering, gpus = tables.steering, len(state.entry)
     for _ in range(steps):
         if least == 0:
             break
-        chosen = one_or_two(len(state.entry), draw)
-        for w in range(len(factor)):
-            factor[w] = 1 - schedule.spread + 2 * schedule.spread * draw.random()
-        if draw.random() < schedule.anew:
-            for gpu in chosen:
-                clear(tables, state, gpu)
-            for gpu in chosen:
-                furnish(tables, state, gpu, factor, draw)
+        first, other = int(gpus * draw.random()), int((gpus - 1) * draw.random())
+        other += other >= first
+        last = other if gpus > 1 and draw.random() < 0.5 else first
+        for w in range(len(slot.rows)):
+            slot.rows[w].factor = 1 - steering.spread + 2 * steering.spread * draw.random()
+        if draw.random() < steering.anew:
+            clear(tables, state, first)
+            clear(tables, state, last)
+            furnish(tables, state, slot, first, draw)
+            if last != first:
+                furnish(tables, state, slot, last, draw)
         else:
-            refill(tables, state, chosen, factor, draw)
+            refill(tables, state, slot, first, last, draw)
         now = uncarried(tables, state)
-        if now > least + schedule.worse * draw.random():
-            copy_gpus(before, state, chosen)
-        else:
-            copy_gpus(state, before, chosen)
+        source, target = (before, state) if now > least + steering.worse * draw.random() else (state, before)
+        copy_gpu(source, target, first)
+        copy_gpu(source, target, last)
+        copy_rest(source, target)
         least = min(least, now)
     return least
 
 
 @inner
-def one_or_two(gpus: int, draw: np.random.Generator) -> Ints:
-    """(1 or 2,), the indices of one or two random GPUs out of ``gpus``."""
-    first, other = int(gpus * draw.random()), int((gpus - 1) * draw.random())
-    chosen = np.array([first, other + (other >= first)])
-    return chosen[: 1 if gpus == 1 else 1 + int(2 * draw.random())]
-
-
-@inner
-def shuffle(numbers: Ints, draw: np.random.Generator) -> None:
-    """Bring numbers into a random order, in place."""
-    for at in range(len(numbers) - 1, 0, -1):
+def shuffle(numbers: Ints, many: int, draw: np.random.Generator) -> None:
+    """Bring the first ``many`` numbers into a random order, in place."""
+    for at in range(many - 1, 0, -1):
         other = int((at + 1) * draw.random())
         numbers[at], numbers[other] = numbers[other], numbers[at]
 
 
 @inner
-def refill(tables: SliceTables, state: State, gpus: Ints, factor: Floats, draw: np.random.Generator) -> None:
-    """Empty some slices of some GPUs and fill them again: half of them, or the slice of a GPU that has only one."""
-    places, many = state.slice_type.shape[1], 0
-    chosen = np.empty(len(gpus) * places, np.int64)
-    for gpu in gpus:
-        there = np.flatnonzero(state.slice_type[gpu] != NONE)
-        for place in there:
-            if len(there) == 1 or draw.random() < 0.5:
+def refill(tables: SliceTables, state: State, slot: Slot, first: int, last: int, draw: np.random.Generator) -> None:
+    """Empty some slices of one or two GPUs and fill them again: half of them, or the slice of a GPU that has only one.
+    """
+    places, many = state.slices.shape[1], 0
+    for number in range(1 if first == last else 2):
+        gpu, there = (last if number else first), 0
+        for place in range(places):
+            there += state.slices[gpu, place].slice_type != NONE
+        for place in range(places):
+            if state.slices[gpu, place].slice_type != NONE and (there == 1 or draw.random() < 0.5):
                 vacate(tables, state, gpu, place)
-                chosen[many] = gpu * places + place
+                slot.order[many] = gpu * places + place
                 many += 1
-    shuffle(chosen[:many], draw)
-    for one in chosen[:many]:
-        occupy(tables, state, one // places, one % places, factor)
+    shuffle(slot.order, many, draw)
+    for at in range(many):
+        occupy(tables, state, slot, slot.order[at] // places, slot.order[at] % places)
 
 
 @compiled
 def clear(tables: SliceTables, state: State, gpu: int) -> None:
     """Empty a GPU and remove its partition."""
-    for place in range(state.slice_type.shape[1]):
+    for place in range(state.slices.shape[1]):
         vacate(tables, state, gpu, place)
-        state.slice_type[gpu, place] = NONE
+        state.slices[gpu, place].slice_type = NONE
 
 
 @inner
 def vacate(tables: SliceTables, state: State, gpu: int, place: int) -> None:
     """Empty a slice."""
     account(tables, state, gpu, place, np.int64(-1))
-    state.setting[gpu, place] = state.alone[gpu, place] = NONE
-
-
-@compiled
-def furnish(tables: SliceTables, state: State, gpu: int, factor: Floats, draw: np.random.Generator) -> None:
-    """Partition an empty GPU at random and fill its slices; a GPU on which nothing can run stays empty."""
-    partition: int | np.int64 = np.int64(NONE)
-    seen = 0
-    for other in range(len(tables.entry)):
-        if tables.entry[other] == state.entry[gpu]:
-            seen += 1
-            partition = other if draw.random() * seen < 1 else partition
-    if partition == NONE:
-        return
-    slice_types = np.arange(tables.slots.shape[1])
-    shuffle(slice_types, draw)
-    divide(tables, state, gpu, partition, slice_types, factor)
+    state.slices[gpu, place].setting = state.slices[gpu, place].alone = NONE
 
 
 @inner
-def divide(tables: SliceTables, state: State, gpu: int, partition: int | np.int64, order: Ints, factor: Floats
-           ) -> float:
-    """Partition an empty GPU and fill its slices, slice types in the given order; return the worth of its replicas."""
-    place, gain = np.int64(0), 0.0
-    for slice_type in order:
-        for _ in range(tables.slots[partition, slice_type]):
-            state.slice_type[gpu, place] = slice_type
-            gain += occupy(tables, state, gpu, place, factor)
-            place += 1
+def furnish(tables: SliceTables, state: State, slot: Slot, gpu: int, draw: np.random.Generator) -> None:
+    """Partition an empty GPU at random and fill its slices; a GPU on which nothing can run stays empty."""
+    places, partition, seen = state.slices.shape[1], np.int64(NONE), 0
+    for other in range(len(tables.partitions)):
+        if tables.partitions[other, 0] == state.entry[gpu]:
+            seen += 1
+            partition = np.int64(other) if draw.random() * seen < 1 else partition
+    for at in range(places):
+        slot.order[at] = at
+    shuffle(slot.order, places, draw)
+    if partition != NONE:
+        divide(tables, state, slot, gpu, partition)
+
+
+@inner
+def divide(tables: SliceTables, state: State, slot: Slot, gpu: int, partition: int) -> float:
+    """Partition an empty GPU and fill its slices in the order of ``slot.order``; return the worth of its replicas."""
+    gain = 0.0
+    for at in range(state.slices.shape[1]):
+        place = slot.order[at]
+        if tables.partitions[partition, 1 + place] != NONE:
+            state.slices[gpu, place].slice_type = tables.partitions[partition, 1 + place]
+            gain += occupy(tables, state, slot, gpu, place)
     return gain
 
 
 @compiled
-def best_division(tables: SliceTables, state: State, gpu: int, factor: Floats) -> float:
-    """Give an empty GPU the partition whose slices are worth most, filled from large to small; return their worth."""
-    best: int | np.int64 = np.int64(NONE)
-    order, most, many = np.arange(tables.slots.shape[1])[::-1].copy(), 0.0, 0
-    for partition in range(len(tables.entry)):
-        if tables.entry[partition] == state.entry[gpu]:
-            many, best = many + 1, partition
-    for partition in range(len(tables.entry) if many > 1 else 0):
-        if tables.entry[partition] == state.entry[gpu]:
-            gain = divide(tables, state, gpu, partition, order, factor)
+def furnished(tables: SliceTables, state: State, slot: Slot, gpu: int, place: int) -> float:
+    """Fill an empty slice of a GPU; or, if ``place`` is NONE, give an empty GPU the partition whose slices are worth
+    most, filled from large to small. Returns their worth.
+    """
+    if place != NONE:
+        return occupy(tables, state, slot, gpu, place)
+    best, most = np.int64(NONE), -1.0
+    for at in range(state.slices.shape[1]):
+        slot.order[at] = at
+    for partition in range(len(tables.partitions)):
+        if tables.partitions[partition, 0] == state.entry[gpu]:
+            gain = divide(tables, state, slot, gpu, partition)
             clear(tables, state, gpu)
             if gain > most:
-                most, best = gain, partition
-    return divide(tables, state, gpu, best, order, factor) if many else 0.0
+                most, best = gain, np.int64(partition)
+    return divide(tables, state, slot, gpu, best) if best != NONE else 0.0
 
 
 def without(tables: SliceTables, state: State, gpu: int, entry: int) -> State:

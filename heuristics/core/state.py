@@ -6,9 +6,26 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.heuristics.core.tables import NONE, SliceTables
-from provision.models.base.arrays import Bools, Floats, Ints
+from provision.models.base.arrays import Bools, Floats, Ints, Records
 from provision.models.base.compiled import compiled, inner
 from provision.models.base.tolerances import DUST
+
+SLICE = np.dtype([
+    ("slice_type", np.int64),
+    ("setting", np.int64),
+    ("alone", np.int64),        # the row of its segment
+])
+"""A slice of a GPU; NONE where it has no such thing."""
+HELD = np.dtype([
+    ("way", np.int64),
+    ("part", np.float64),       # the part of its row's rate that it carries
+])
+"""A way on a slice; or the part of a slice's segment."""
+REST = np.dtype([
+    ("left", np.float64),       # the part of the rate that nothing carries
+    ("replicas", np.int64),
+])
+"""What is left of a row's rate, and the number of its replicas."""
 
 
 class State(NamedTuple):
@@ -18,35 +35,31 @@ class State(NamedTuple):
     ----------
     entry
         (GPUs,), the fleet entry.
-    slice_type, setting, alone
-        (GPUs, places), the type of the slice, its setting, and the row of its segment; NONE where there is none.
-    ways, parts
-        (GPUs, places, ways), the ways on a slice in the order in which they were added, then NONE; and the part of its
-        row's rate that each way carries. The part of a segment is at index 0.
+    slices
+        (GPUs, places), records of type SLICE.
+    held
+        (GPUs, places, ways), records of type HELD: the ways on a slice in the order in which they were added, then
+        NONE. The part of a segment is at index 0.
     on_gpu
         (GPUs, rows), the part of each rate that a GPU carries.
-    left, replicas
-        (rows,), the part of each rate that is not carried, and the number of replicas.
+    rest
+        (rows,), records of type REST.
     """
 
     entry: Ints
-    slice_type: Ints
-    setting: Ints
-    alone: Ints
-    ways: Ints
-    parts: Floats
+    slices: Records
+    held: Records
     on_gpu: Floats
-    left: Floats
-    replicas: Ints
+    rest: Records
 
 
 def empty_state(tables: SliceTables, entries: Sequence[int], rates: Bools) -> State:
     """A State of empty GPUs of some fleet entries; ``rates`` (rows,) tells which rows have a rate."""
-    places, workloads = int(tables.slots.sum(axis=1).max(initial=1)), len(tables.rows)
-    slice_type, setting, alone = np.full((3, len(entries), places), NONE)
-    held = (len(entries), places, most_ways(tables))
-    return State(np.array(entries, np.int64), slice_type, setting, alone, np.full(held, NONE), np.zeros(held),
-                 np.zeros((len(entries), workloads)), rates.astype(float), np.zeros(workloads, np.int64))
+    slices, rest = (len(entries), tables.partitions.shape[1] - 1), np.zeros(len(rates), REST)
+    held = np.zeros((*slices, most_ways(tables)), HELD)
+    held["way"], rest["left"] = NONE, rates
+    return State(np.array(entries, np.int64), np.full(slices, NONE, SLICE), held,
+                 np.zeros((len(entries), len(rates))), rest)
 
 
 def most_ways(tables: SliceTables) -> int:
@@ -58,41 +71,35 @@ def most_ways(tables: SliceTables) -> int:
 
 def kept(state: State, gpus: Sequence[int]) -> State:
     """A copy of a State with only some of its GPUs, given by index, and with all rates as they are."""
-    some = [np.take(field, np.array(gpus, np.int64), axis=0) for field in state[:-2]]
-    return State._make([*some, state.left.copy(), state.replicas.copy()])
+    some = [np.take(field, np.array(gpus, np.int64), axis=0) for field in state[:-1]]
+    return State._make([*some, state.rest.copy()])
 
 
 @inner
-def copy_of(state: State) -> State:
-    """A copy of a State; the fleet entries, which do not change, are shared."""
-    return State(state.entry, state.slice_type.copy(), state.setting.copy(), state.alone.copy(), state.ways.copy(),
-                 state.parts.copy(), state.on_gpu.copy(), state.left.copy(), state.replicas.copy())
+def copy_gpu(source: State, target: State, gpu: int) -> None:
+    """Copy what a GPU holds from one State into another."""
+    for place in range(source.slices.shape[1]):
+        target.slices[gpu, place] = source.slices[gpu, place]
+        for at in range(source.held.shape[2]):
+            target.held[gpu, place, at] = source.held[gpu, place, at]
+    for w in range(len(source.rest)):
+        target.on_gpu[gpu, w] = source.on_gpu[gpu, w]
 
 
 @inner
-def copy_gpus(source: State, target: State, gpus: Ints) -> None:
-    """Copy some GPUs, and the rates that are not carried, from one State into another."""
-    for gpu in gpus:
-        for place in range(source.slice_type.shape[1]):
-            target.slice_type[gpu, place] = source.slice_type[gpu, place]
-            target.setting[gpu, place] = source.setting[gpu, place]
-            target.alone[gpu, place] = source.alone[gpu, place]
-            for at in range(source.ways.shape[2]):
-                target.ways[gpu, place, at] = source.ways[gpu, place, at]
-                target.parts[gpu, place, at] = source.parts[gpu, place, at]
-        for w in range(len(source.left)):
-            target.on_gpu[gpu, w] = source.on_gpu[gpu, w]
-    for w in range(len(source.left)):
-        target.left[w], target.replicas[w] = source.left[w], source.replicas[w]
+def copy_rest(source: State, target: State) -> None:
+    """Copy the rates that are not carried from one State into another."""
+    for w in range(len(source.rest)):
+        target.rest[w] = source.rest[w]
 
 
 @compiled
 def uncarried(tables: SliceTables, state: State) -> float:
     """The price of the rates that are not carried and of the missing replicas."""
     total = 0.0
-    for w in range(len(state.left)):
-        missing = max(tables.rows[w].least - state.replicas[w], 0)
-        total += price_of(tables, w, state.left[w]) + tables.schedule.replica * missing
+    for w in range(len(state.rest)):
+        missing = max(tables.rows[w].least - state.rest[w].replicas, 0)
+        total += price_of(tables, w, state.rest[w].left) + tables.steering.replica * missing
     return total
 
 
@@ -108,24 +115,24 @@ def price_of(tables: SliceTables, w: int, left: float) -> float:
 @inner
 def account(tables: SliceTables, state: State, gpu: int, place: int, sign: int) -> None:
     """Record that a slice carries what it holds; if ``sign`` is -1, that it no longer does."""
-    alone = state.alone[gpu, place]
-    if alone != NONE:
-        carry(state, gpu, alone, sign * state.parts[gpu, place, 0], sign)
+    piece = state.slices[gpu, place]
+    if piece.alone != NONE:
+        carry(state, gpu, piece.alone, sign * state.held[gpu, place, 0].part, sign)
         return
-    for at in range(state.ways.shape[2] if state.setting[gpu, place] != NONE else 0):
-        way, new = state.ways[gpu, place, at], 1
-        if way == NONE:
+    for at in range(state.held.shape[2] if piece.setting != NONE else 0):
+        one, new = state.held[gpu, place, at], 1
+        if one.way == NONE:
             break
-        for earlier in range(0 if tables.ways[way].apart else at):
-            if state.ways[gpu, place, earlier] == way:
+        for earlier in range(0 if tables.ways[one.way].apart else at):
+            if state.held[gpu, place, earlier].way == one.way:
                 new = 0
-        carry(state, gpu, tables.ways[way].row, sign * state.parts[gpu, place, at], sign * new)
+        carry(state, gpu, tables.ways[one.way].row, sign * one.part, sign * new)
 
 
 @inner
 def carry(state: State, gpu: int, w: int, part: float, replicas: int) -> None:
     """Record that a GPU carries a part of a row's rate with a number of replicas; both numbers may be negative."""
-    left = state.left[w] - part
-    state.left[w] = left if left > DUST else 0.0
+    left = state.rest[w].left - part
+    state.rest[w].left = left if left > DUST else 0.0
     state.on_gpu[gpu, w] += part
-    state.replicas[w] += replicas
+    state.rest[w].replicas += replicas

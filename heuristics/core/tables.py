@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from provision.formulations.pricing.oracle import Running, replica_of
 from provision.formulations.pricing.settings import UNLIMITED, Setting, Way, settings_of
@@ -14,8 +13,8 @@ from provision.formulations.search.fleet import partitions_of
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import SliceType
 from provision.heuristics.core.joined import JoinedPoints, joined
-from provision.heuristics.core.schedule import SCHEDULE, Schedule
-from provision.models.base.arrays import Bools, Floats, Ints
+from provision.heuristics.core.schedule import SCHEDULE, STEERING, Steering
+from provision.models.base.arrays import Bools, Floats, Ints, Records
 from provision.models.base.clock import Deadline
 from provision.models.base.collection import uncollected
 from provision.models.base.tolerances import LOOSE, TOLERANCE
@@ -26,8 +25,6 @@ from provision.models.problem.workload import LEAST_RPS
 
 NONE = -1
 """Stands for no index in arrays of indices."""
-Records = NDArray[Any]
-"""A structured array."""
 MARGIN = 1 - TOLERANCE
 """The part of their capacity for which segments are planned; the rest leaves room for rounding."""
 
@@ -67,6 +64,12 @@ ROW = np.dtype([
     ("most", np.int64),         # the most replicas
 ])
 """A row: one workload of a group, or one part of a workload."""
+ROLE = np.dtype([
+    ("order", np.int64),        # the roles in chains, each from its hardest to its easiest role
+    ("rank", np.int64),         # the position of the role in this order
+    ("easiest", np.int64),      # the position of the easiest role of its chain
+])
+"""A role among the others of its chain: if it finds no operating point on a slice, neither does a harder one."""
 
 
 class SliceTables(NamedTuple):
@@ -74,7 +77,7 @@ class SliceTables(NamedTuple):
 
     Attributes
     ----------
-    rows, settings, ways
+    rows, settings, ways, roles
         Records of the types above.
     segment
         (rows, slice types), the part of the rate that a segment carries.
@@ -87,30 +90,24 @@ class SliceTables(NamedTuple):
         (patterns, places), the roles of patterns, then NONE; the patterns of a setting are side by side.
     joined
         The tables of operating points of all settings.
-    order, rank, easiest
-        (roles,), the roles in chains, each from its hardest to its easiest role; for each role its position in this
-        order; and the position of the easiest role of its chain. If a role finds no operating point on a slice, neither
-        does a harder role of its chain.
-    slots, entry
-        (partitions, slice types), the slots of each partition; and (partitions,), its fleet entry.
-    schedule
+    partitions
+        (partitions, 1 + places), the fleet entry of each partition, and the types of its slices, the largest first,
+        then NONE.
+    steering
         The numbers that steer the search.
     """
 
     rows: Records
     settings: Records
     ways: Records
+    roles: Records
     of_row: Ints
     segment: Floats
     price: Floats
     patterns: Ints
     joined: JoinedPoints
-    order: Ints
-    rank: Ints
-    easiest: Ints
-    slots: Ints
-    entry: Ints
-    schedule: Schedule
+    partitions: Ints
+    steering: Steering
 
 
 class SliceModel:
@@ -120,8 +117,6 @@ class SliceModel:
     ----------
     problem
         The problem.
-    schedule
-        The numbers that steer the search.
     until
         When the tables must be there. Raises TimeIsUpError if they are not.
 
@@ -136,7 +131,7 @@ class SliceModel:
     """
 
     @uncollected()
-    def __init__(self, problem: Problem, schedule: Schedule, until: Deadline) -> None:
+    def __init__(self, problem: Problem, until: Deadline) -> None:
         self.problem = problem
         self.rows = np.array([member for group in problem.groups for member in group.members], np.int64)
         sizes = [len(group.members) for group in problem.groups]
@@ -144,9 +139,9 @@ class SliceModel:
         self.rate_rps = np.array([group.rate_rps for group in problem.groups], float)[self.groups]
         self.settings = list(_settings(problem, until))
         self.first_row = np.cumsum([0, *sizes])
-        self.tables = self._tables(schedule, until)
+        self.tables = self._tables(until)
 
-    def _tables(self, schedule: Schedule, until: Deadline) -> SliceTables:
+    def _tables(self, until: Deadline) -> SliceTables:
         problem, instance = self.problem, self.problem.instance
         segments, groups = problem.segments, [problem.groups[at] for at in self.groups.tolist()]
         rate_rps = np.maximum(self.rate_rps, LEAST_RPS)
@@ -168,15 +163,16 @@ class SliceModel:
         rows["most"] = [min(group.most, UNLIMITED) for group in groups]
         partitions = partitions_of(instance, segments)
         points = [one.points for _, one in self.settings if one.points is not None]
-        order, easiest = _chains(problem, ways) if points else np.zeros((2, 1), np.int64)
         return SliceTables(
-            rows=rows, settings=settings, ways=ways, of_row=np.searchsorted(each, begins),
+            rows=rows, settings=settings, ways=ways, roles=_chains(problem, ways) if points else np.zeros(1, ROLE),
+            of_row=np.searchsorted(each, begins),
             segment=np.ascontiguousarray(segment),
             price=_prices(segment, price, rows["cap"], ways, taken * price[settings["slice_type"][at]], linear),
-            patterns=_patterns([one for _, one in self.settings]), joined=joined(points),
-            order=order, rank=np.argsort(order), easiest=easiest,
-            slots=np.ascontiguousarray(partitions.slots), entry=np.ascontiguousarray(partitions.entry),
-            schedule=schedule,
+            patterns=_padded([one for _, setting in self.settings for one in setting.patterns or ()]),
+            joined=joined(points),
+            partitions=_padded([[int(entry), *np.repeat(np.arange(len(slots)), slots)[::-1].tolist()]
+                                for entry, slots in zip(partitions.entry, partitions.slots, strict=True)]),
+            steering=STEERING,
         )
 
     def _each_row(self) -> tuple[list[Way], Ints, Ints, Ints]:
@@ -267,15 +263,14 @@ def _settings_table(settings: Sequence[tuple[int, Setting]], of_ways: Ints) -> R
     return found
 
 
-def _patterns(settings: Sequence[Setting]) -> Ints:
-    """(patterns, places), the roles of the patterns of all settings, then NONE."""
-    every = [pattern for one in settings for pattern in one.patterns or ()]
+def _padded(every: Sequence[Sequence[int]]) -> Ints:
+    """(lists, the most numbers), lists of numbers, each filled up with NONE."""
     width = max(map(len, every), default=1)
     return np.array([[*one, *[NONE] * (width - len(one))] for one in every], np.int64).reshape(-1, width)
 
 
-def _chains(problem: Problem, ways: Records) -> tuple[Ints, Ints]:
-    """The roles in chains, and for each role the position of its chain's easiest role in this order; (roles,) each.
+def _chains(problem: Problem, ways: Records) -> Records:
+    """(roles,), records of type ROLE: the roles in chains.
 
     A chain goes from the hardest to the easiest role. If a role fits nowhere beside the replicas of a slice, the search
     does not try the harder ones of its chain. Usually the roles of a workload class are a chain, from the highest to
@@ -290,7 +285,9 @@ def _chains(problem: Problem, ways: Records) -> tuple[Ints, Ints]:
     np.maximum.at(share, ways["role"], ways["busy"] * ways["most"] if many else 0.0)
     order = np.lexsort([-share, chain])
     last = np.searchsorted(chain[order], np.arange(len(numbers)), "right") - 1
-    return order, last[chain]
+    found = np.zeros(len(roles), ROLE)
+    found["order"], found["rank"], found["easiest"] = order, np.argsort(order), last[chain]
+    return found
 
 
 def _slice_prices(instance: Instance, slice_types: Sequence[SliceType]) -> Floats:

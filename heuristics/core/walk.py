@@ -7,12 +7,12 @@ import numpy as np
 
 from provision.formulations.search.assemble import Layout, assemble
 from provision.formulations.search.problem import Problem
-from provision.heuristics.core.filling import occupy
-from provision.heuristics.core.ruin import best_division, furnish, improve, without
+from provision.heuristics.core.filling import new_slot
+from provision.heuristics.core.ruin import furnished, improve, without
 from provision.heuristics.core.schedule import SCHEDULE
 from provision.heuristics.core.state import State, empty_state, kept, uncarried
 from provision.heuristics.core.tables import NONE, SliceModel
-from provision.models.base.clock import NEVER, Deadline, Stopwatch
+from provision.models.base.clock import Deadline, Stopwatch
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan, Replica
 from provision.models.problem.objective import objective_of
@@ -56,11 +56,11 @@ class Walk:
                  until: Deadline, patience: float = np.inf, taken: Sequence[int] = ()) -> None:
         self.problem, self.instance, self.start, self.bound, self.draw = problem, problem.instance, start, bound, draw
         self.patience = patience
-        self.model = SliceModel(problem, SCHEDULE, until)
+        self.model = SliceModel(problem, until)
         self.tables = self.model.tables
-        self.factor = np.ones(len(self.model.rows))
+        self.slot = new_slot(self.tables, self._empty([]))
         self.weights = np.array([objective_of(self.instance).weight(entry) for entry in self.instance.fleet])
-        self.useful = sorted(set(self.tables.entry.tolist()))
+        self.useful = sorted(set(self.tables.partitions[:, 0].tolist()))
         self.counts = [np.inf if entry.count is None else entry.count - taken.count(at)
                        for at, entry in enumerate(self.instance.fleet)]
         self.best: State | None = None
@@ -105,7 +105,9 @@ class Walk:
         self.taken, better = self.taken + steps, False
         while steps > 0 and not self.ended:
             state, many = self.trials[self.turn], min(steps, SCHEDULE.steps - self.done)
-            self.least[self.turn] = improve(self.tables, state, self.least[self.turn], many, self.draw)
+            before = kept(state, range(len(state.entry)))
+            self.least[self.turn] = improve(
+                self.tables, state, before, self.slot, self.least[self.turn], many, self.draw)
             steps, self.done = steps - many, self.done + many
             if self.least[self.turn] == 0:
                 self.best, better = state, True
@@ -123,17 +125,15 @@ class Walk:
     def layouts(self, shared: list[tuple[Replica, ...]]) -> Iterator[Layout]:
         """Yield the layouts of the best GPUs; the replicas of shared slices are appended to ``shared``."""
         assert self.best is not None
-        for gpu, entry in enumerate(self.best.entry):
+        for gpu, entry in enumerate(self.best.entry.tolist()):
             held = []
-            for place in np.flatnonzero((self.best.alone[gpu] != NONE) | (self.best.setting[gpu] != NONE)).tolist():
-                row = self.best.alone[gpu, place]
-                if row == NONE:
-                    index = len(self.instance.workloads) + len(shared)
+            for place, (slice_type, setting, row) in enumerate(self.best.slices[gpu].tolist()):
+                if row != NONE:
+                    held.append((slice_type, int(self.model.rows[row])))
+                elif setting != NONE:
+                    held.append((slice_type, len(self.instance.workloads) + len(shared)))
                     shared.append(self._replicas(gpu, place))
-                else:
-                    index = int(self.model.rows[row])
-                held.append((int(self.best.slice_type[gpu, place]), index))
-            yield Layout(int(entry), tuple(held))
+            yield Layout(entry, tuple(held))
 
     def _try(self, states: Iterable[State]) -> None:
         """From now on, try these states."""
@@ -143,26 +143,26 @@ class Walk:
 
     def _next(self) -> None:
         """Go on to the next trial after some steps; as long as no plan is known, more GPUs are added."""
-        entries = self.trials[self.turn].entry.tolist()
+        state = self.trials[self.turn]
         self.idle += SCHEDULE.steps
         self.turn, self.done = (self.turn + 1) % len(self.trials), 0
         if self.value is None:
-            self._open(entries)
+            self._open(state)
 
     def _begin(self, until: Deadline) -> None:
         """Fill GPUs one after the other until all rates are carried; each is of the entry that carries most for its
         price.
         """
         state, used = self._empty([]), 0
+        self.slot.rows["factor"] = 1
         while uncarried(self.tables, state) > 0:
             until.check()
             if used == len(state.entry):
-                more = self._empty([NONE] * max(used, int(self.tables.price[:, -1].sum()) + 1))
-                state = State._make([*map(np.concatenate, zip(state[:-2], more[:-2], strict=True)), *state[-2:]])
+                state = self._extended(state, [NONE] * max(used, int(self.tables.price[:, -1].sum()) + 1))
             left = [entry for entry in self.useful if self._left(state.entry[:used].tolist(), entry) > 0]
             gains = [self._gain(state, used, entry) for entry in left] if len(left) > 1 else [0.0] * len(left)
             state.entry[used] = left[int(np.argmax(gains))] if left else NONE
-            if best_division(self.tables, state, used, self.factor) <= 0:
+            if furnished(self.tables, state, self.slot, used, NONE) <= 0:
                 break
             used += 1
         state = kept(state, range(used))
@@ -170,13 +170,13 @@ class Walk:
             self.best = state
             self._try(self._cheaper(state))
         else:
-            self._open(state.entry.tolist())
+            self._open(state)
 
     def _gain(self, state: State, gpu: int, entry: int) -> float:
         """The worth of a further GPU of an entry, divided by its price."""
         trial = kept(state, [gpu])
         trial.entry[0] = entry
-        return float(best_division(self.tables, trial, 0, self.factor) / max(self.weights[entry], TOLERANCE))
+        return float(furnished(self.tables, trial, self.slot, 0, NONE) / max(self.weights[entry], TOLERANCE))
 
     def _planned(self, plan: Plan, until: Deadline) -> State:
         """A State of the GPUs of a plan. Every slice carries what it carries in the plan, as far as greedy filling
@@ -189,48 +189,49 @@ class Walk:
             rows[self.instance.workloads[workload].name].append(row)
         rate_rps = np.maximum(self.model.rate_rps, LEAST_RPS).tolist()
         state, enough = self._empty(entries), self.tables.rows["least"]
-        left, replicas = state.left.copy(), state.replicas.copy()
+        rest = state.rest.copy()
+        left, replicas = rest["left"], rest["replicas"]
+        self.slot.rows["factor"] = 1
         for gpu, planned in enumerate(plan.gpus):
             until.check()
             known = [one for one in planned.slices if one.replicas and (entries[gpu], one.profile) in slice_types]
             for place, piece in enumerate(known):
-                state.left[:], state.replicas[:] = 0.0, np.maximum(replicas, enough)
+                state.rest["left"], state.rest["replicas"] = 0.0, np.maximum(replicas, enough)
                 here = [row for one in piece.replicas for row in rows[one.workload]]
-                state.replicas[here] = replicas[here]
+                state.rest["replicas"][here] = replicas[here]
                 for one in piece.replicas:
                     rest_rps = one.rate_rps
                     for row in rows[one.workload]:
                         part = rest_rps / rate_rps[row]
                         part = part if part < left[row] - TOLERANCE else left[row]
-                        state.left[row], left[row] = state.left[row] + part, left[row] - part
+                        state.rest["left"][row] += part
+                        left[row] -= part
                         rest_rps = max(rest_rps - part * rate_rps[row], 0.0)
-                state.slice_type[gpu, place] = slice_types[entries[gpu], piece.profile]
-                occupy(self.tables, state, gpu, place, self.factor)
-                left += state.left
-                replicas[here] = state.replicas[here]
-        state.left[:], state.replicas[:] = left, replicas
+                state.slices["slice_type"][gpu, place] = slice_types[entries[gpu], piece.profile]
+                furnished(self.tables, state, self.slot, gpu, place)
+                left += state.rest["left"]
+                replicas[here] = state.rest["replicas"][here]
+        state.rest[:] = rest
         return state
 
     def _empty(self, entries: Sequence[int]) -> State:
         """A State of empty GPUs of some fleet entries."""
         return empty_state(self.tables, entries, self.model.rate_rps > 0)
 
-    def _furnished(self, entries: Sequence[int], until: Deadline = NEVER) -> State:
-        """A State of GPUs of some fleet entries, which are partitioned at random and filled one after the other."""
-        state = self._empty(entries)
-        for gpu in range(len(entries)):
-            until.check()
-            furnish(self.tables, state, gpu, self.factor, self.draw)
-        return state
+    def _extended(self, state: State, entries: Sequence[int]) -> State:
+        """A State with further, empty GPUs."""
+        more = self._empty(entries)
+        return State._make([*map(np.concatenate, zip(state[:-1], more[:-1], strict=True)), state.rest])
 
-    def _open(self, before: Sequence[int]) -> None:
-        """Try more GPUs than before, of all entries in turn, if the fleet has more."""
+    def _open(self, state: State) -> None:
+        """Try a State with further, empty GPUs of all entries in turn, if the fleet has more."""
         cheapest = sorted(self.useful, key=lambda entry: self.weights[entry])
+        before = state.entry.tolist()
         entries, wanted = list(before), max(len(before) * SCHEDULE.further, len(before) + 1)
         while len(entries) < wanted and (room := [one for one in cheapest if self._left(entries, one) > 0]):
             entries.append(room[len(entries) % len(room)])
         if entries and (len(entries) > len(before) or not self.trials):
-            self._try([self._furnished(entries)])
+            self._try([self._extended(state, entries[len(before):])])
 
     def _left(self, entries: Sequence[int], entry: int) -> float:
         """The number of further GPUs that an entry has."""
@@ -254,14 +255,13 @@ class Walk:
     def _replicas(self, gpu: int, place: int) -> tuple[Replica, ...]:
         """The replicas of a shared slice."""
         assert self.best is not None
-        ways, parts = self.best.ways[gpu, place], self.best.parts[gpu, place]
-        held = [(int(way), float(part)) for way, part in zip(ways, parts, strict=True) if way != NONE]
+        held = [(way, part) for way, part in self.best.held[gpu, place].tolist() if way != NONE]
         grouped: dict[tuple[int, int], list[float]] = {}
         for at, (way, part) in enumerate(held):
             grouped.setdefault((way, at if self.tables.ways["apart"][way] else NONE), []).append(part)
-        return tuple(self.model.replica(way, run, parts) for ((way, _), parts), run in zip(
-            grouped.items(), self.model.running(int(self.best.setting[gpu, place]), [way for way, _ in grouped]),
-            strict=True))
+        running = self.model.running(int(self.best.slices["setting"][gpu, place]), [way for way, _ in grouped])
+        return tuple(self.model.replica(way, run, parts)
+                     for ((way, _), parts), run in zip(grouped.items(), running, strict=True))
 
 
 def assembled(problem: Problem, walks: Sequence[Walk], method: str) -> Plan:

@@ -1,6 +1,6 @@
 """Type names for arrays, and distinct rows. Docstrings state the shapes and units of arrays."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Records = NDArray[Any]
+"""A structured array."""
 Number = TypeVar("Number", np.float64, np.int64)
 
 
