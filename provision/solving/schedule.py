@@ -179,17 +179,14 @@ class ReplaySchedule:
     cluster
         If there is only one replay, this many requests count as one independent request: late requests come in
         clusters, which last as long as a queue stays full, and a single replay does not show how replays vary.
-    kept
-        The fractions of their rates that late workloads keep on their replicas, tried in this order until none is late.
-        The more is kept, the cheaper are the new replicas, and the likelier is somebody still late.
     times
         The most times that the whole instance is planned again.
     shared
         Each repair but the last gets the remaining time over this number; the last gets all. Most plans need only one.
     planning
         The fraction of a repair's time for planning the whole instance again. The rest is for replaying that plan.
-    least_plan_s, beside_s
-        The least time for planning the whole instance, and the longest for planning new replicas, in seconds.
+    least_plan_s
+        The least time for planning the whole instance, in seconds.
     spare
         Late workloads are planned with the SLO that the replay would have kept, times this factor. With less of it the
         plan is in time sooner, and dearer.
@@ -206,12 +203,10 @@ class ReplaySchedule:
     each_requests: int = 10_000
     clear: float = 3.0
     cluster: int = 25
-    kept: tuple[float, ...] = (0.9, 0.75, 0.5, 0.25, 0.0)
     times: int = 4
     shared: int = 2
     planning: float = 0.7
     least_plan_s: float = 0.5
-    beside_s: float = 2.0
     spare: float = 0.98
     least_slo: float = 0.5
 

@@ -30,7 +30,7 @@ from provision.models.traffic.queue_tables import Limited, limited
 from provision.solving.memory import check_size, replaced, within_memory
 from provision.solving.methods import method as find_method
 from provision.solving.notes import notes_of
-from provision.solving.repair import Rehearsed, Repair, notes
+from provision.solving.repair import notes, repaired
 from provision.solving.replayed import refuted, replay_of, reports_of, too_many, unsure
 from provision.solving.schedule import SOLVE
 from provision.solving.staged import planned
@@ -224,25 +224,24 @@ class Task:
             verify(instance, outcome.plan)  # now, since it replays too, and keeps what it replayed
         assert outcome.solve_seconds is not None
         spent_s = min(outcome.build_seconds + outcome.solve_seconds, first_s)  # without the time of compiling
-        repair = Repair(instance, chosen, search, Deadline(left_s - spent_s), voice.tell)
-        outcome, reports, repaired = self._replayed(outcome, repair, repairs)
-        return self.answer(outcome, (*crowded, *repaired), replay_of(instance, reports))
+        end = Deadline(left_s - spent_s)
+        outcome, reports, told = self._replayed(outcome, search, end, voice.tell, repairs)
+        return self.answer(outcome, (*crowded, *told), replay_of(instance, reports))
 
-    def _replayed(self, outcome: Outcome, repair: Repair, repairs: bool
+    def _replayed(self, outcome: Outcome, search: Search, end: Deadline, tell: Callable[[str], None], repairs: bool
                   ) -> tuple[Outcome, list[SimulationReport], tuple[str, ...]]:
         """Replay the plan of an outcome, and repair it if asked; return the outcome, the reports, and notes."""
-        instance, stopped, told = self.instance, repair.search.stop.asked, tuple[str, ...]()
+        instance, stopped, told = self.instance, search.stop.asked, tuple[str, ...]()
         assert outcome.plan is not None
-        reports = reports_of(instance, outcome.plan, self.seed, repair.end, repair.tell, self.executor)
-        if repairs and unsure(reports):
-            before = after = Rehearsed(outcome.plan, reports)
-            if unsure(reports, instance.policy.holds):
-                after = repair.repaired(before)
-                outcome, reports = replaced(instance, outcome, after.plan), after.reports
-            told = tuple(notes(repair, before, after))
+        reports = reports_of(instance, outcome.plan, self.seed, end, tell, self.executor)
+        if repairs and unsure(reports, instance.policy.holds):
+            before = outcome.plan, reports
+            after = repaired(instance, self.method, search, end, tell, before)
+            outcome, reports = replaced(instance, outcome, after[0]), after[1]
+            told = tuple(notes(instance, before, after))
         if instance.random_arrivals and refuted(reports) and outcome.status in ("optimal", "feasible"):
             outcome = replace(outcome, status="refuted")
-        if repair.search.stop.asked and not stopped:
+        if search.stop.asked and not stopped:
             told = (*told, "stopped while the plan was replayed")
         return outcome, reports, told
 

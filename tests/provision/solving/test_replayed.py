@@ -5,9 +5,7 @@ import pytest
 
 import provision
 from provision.models.base.clock import Deadline, present_stop
-from provision.models.problem.search import Search
 from provision.solving import solve as solving
-from provision.solving.repair import Repair
 from provision.solving.replayed import (
     BEYOND,
     SECONDS,
@@ -124,15 +122,6 @@ def test_a_plan_that_replays_refute_is_not_optimal(queueing, monkeypatch):
     assert found.summary()["status"] == "refuted"
 
 
-def test_a_repair_begins_from_the_plan_at_hand(queueing):
-    """Whoever is late gets new replicas; what all others have stays where it is."""
-    plan, late = provision.solve(queueing, "greedy", replay=False).plan, queueing.workloads[0].name
-    repair = Repair(queueing, provision.methods()["greedy"], Search(5.0), Deadline(5.0))
-    mended = repair._offloaded(plan, {late: 1.1}, 0.75)
-    assert provision.verify(queueing, mended).ok
-    others = [[(at, piece.start, one) for at, _, piece, one in made.replicas() if one.workload != late]
-              for made in (plan, mended)]
-    assert others[0] == others[1] and len(mended.gpus) == len(plan.gpus) + 1
 def test_replays_end_in_time_and_one_is_always_played(queueing):
     """No time left: one replay of a second or so; time for all: as many and as long as without a limit."""
     plan = provision.solve(queueing, "greedy", replay=False).plan
