@@ -51,8 +51,6 @@ class Schedule(NamedTuple):
     groups
         With more groups and one GPU type, on slices that replicas always share, workloads are divided into equal parts;
         otherwise they are split at the rates of roles (`provision.heuristics.core.greedy`).
-    classes
-        Up to this number of workload classes, each is a chain of roles of its own. More chains take more room.
     least_price
         The least price of a GPU, as a part of the median price.
     parts, few, rise
@@ -79,7 +77,6 @@ class Schedule(NamedTuple):
     few_steps: int = 1500
     least_s: float = 2.0
     groups: int = 16
-    classes: int = 500
     least_price: float = 0.05
     parts: int = 60
     few: int = 4

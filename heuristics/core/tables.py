@@ -3,7 +3,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -164,7 +164,7 @@ class SliceModel:
         partitions = partitions_of(instance, segments)
         points = [one.points for _, one in self.settings if one.points is not None]
         return SliceTables(
-            rows=rows, settings=settings, ways=ways, roles=_chains(problem, ways) if points else np.zeros(1, ROLE),
+            rows=rows, settings=settings, ways=ways, roles=_chains(problem) if points else np.zeros(1, ROLE),
             of_row=np.searchsorted(each, begins),
             segment=np.ascontiguousarray(segment),
             price=_prices(segment, price, rows["cap"], ways, taken * price[settings["slice_type"][at]], linear),
@@ -235,32 +235,24 @@ def _ways(kinds: Sequence[Way], kind: Ints, row: Ints, rate_rps: Floats) -> Reco
     """Records of type WAY, of the ways ``kinds`` with the indices ``kind`` for rows; the rates of ways are divided by
     their row's rate.
     """
-    found = np.zeros(len(kind), WAY)
+    found = np.array([(0, one.role, 1 if one.run is None else one.run.processes, one.limit, one.apart, one.most_rps,
+                       one.least_rps, one.busy, one.memory_gib) for one in kinds], WAY)[kind]
     found["row"] = row
-    for name in ("role", "limit", "apart", "memory_gib"):
-        found[name] = np.array([getattr(way, name) for way in kinds])[kind]
-    found["processes"] = np.array([1 if way.run is None else way.run.processes for way in kinds])[kind]
-    for name, rps in (("most", "most_rps"), ("least", "least_rps")):
-        found[name] = np.array([getattr(way, rps) for way in kinds])[kind] / rate_rps[row]
-    found["busy"] = np.array([way.busy for way in kinds])[kind] * rate_rps[row]
+    found["most"] /= rate_rps[row]
+    found["least"] /= rate_rps[row]
+    found["busy"] *= rate_rps[row]
     return found
 
 
 def _settings_table(settings: Sequence[tuple[int, Setting]], of_ways: Ints) -> Records:
     """Records of type SETTING, from pairs (slice type, setting); ``of_ways`` are the settings of all ways, ascending.
     """
-    found = np.zeros(len(settings), SETTING)
-    found["slice_type"] = [slice_type for slice_type, _ in settings]
-    for name in ("use", "memory_gib", "workloads"):
-        found[name] = [getattr(one, name) for _, one in settings]
-    found["processes"] = [min(one.processes, UNLIMITED) for _, one in settings]
-    with_points = np.array([one.points is not None for _, one in settings], bool)
-    found["points"] = np.where(with_points, np.cumsum(with_points) - 1, NONE)
-    found["first"] = np.searchsorted(of_ways, np.arange(len(settings)))
-    found["end"] = np.searchsorted(of_ways, np.arange(len(settings)), "right")
-    ends = np.cumsum([0, *(len(one.patterns or ()) for _, one in settings)])
-    found["first_pattern"], found["end_pattern"] = ends[:-1], ends[1:]
-    return found
+    ways = np.searchsorted(of_ways, np.arange(len(settings) + 1)).tolist()
+    patterns = np.cumsum([0, *(len(one.patterns or ()) for _, one in settings)]).tolist()
+    points = np.cumsum([0, *(one.points is not None for _, one in settings)]).tolist()
+    return np.array([(slice_type, one.use, min(one.processes, UNLIMITED), one.memory_gib, one.workloads,
+                      NONE if one.points is None else points[at], *ways[at: at + 2], *patterns[at: at + 2])
+                     for at, (slice_type, one) in enumerate(settings)], SETTING)
 
 
 def _padded(every: Sequence[Sequence[int]]) -> Ints:
@@ -269,24 +261,14 @@ def _padded(every: Sequence[Sequence[int]]) -> Ints:
     return np.array([[*one, *[NONE] * (width - len(one))] for one in every], np.int64).reshape(-1, width)
 
 
-def _chains(problem: Problem, ways: Records) -> Records:
-    """(roles,), records of type ROLE: the roles in chains.
-
-    A chain goes from the hardest to the easiest role. If a role fits nowhere beside the replicas of a slice, the search
-    does not try the harder ones of its chain. Usually the roles of a workload class are a chain, from the highest to
-    the lowest rate; then a harder role surely fails. With more than ``SCHEDULE.classes`` classes, all roles of the same
-    models are one chain, from the largest to the smallest share of a slice that they take alone; then it only likely
-    fails, but the number of trials no longer grows with the number of different SLOs.
+def _chains(problem: Problem) -> Records:
+    """(roles,), records of type ROLE. The roles of a workload class are a chain, from the highest rate to the lowest.
     """
-    roles, many = problem.roles, len(problem.classes) > SCHEDULE.classes
-    numbers: dict[Any, int] = {}
-    chain = np.array([numbers.setdefault(one.models if many else one.workload_class, len(numbers)) for one in roles])
-    share = np.zeros(len(roles))
-    np.maximum.at(share, ways["role"], ways["busy"] * ways["most"] if many else 0.0)
-    order = np.lexsort([-share, chain])
-    last = np.searchsorted(chain[order], np.arange(len(numbers)), "right") - 1
-    found = np.zeros(len(roles), ROLE)
-    found["order"], found["rank"], found["easiest"] = order, np.argsort(order), last[chain]
+    found, numbers = np.zeros(len(problem.roles), ROLE), dict[object, int]()
+    chain = np.array([numbers.setdefault(one.workload_class, len(numbers)) for one in problem.roles])
+    found["order"] = np.argsort(chain, kind="stable")
+    found["rank"] = np.argsort(found["order"])
+    found["easiest"] = np.searchsorted(np.sort(chain), chain, "right") - 1
     return found
 
 

@@ -6,9 +6,7 @@ limits on their replicas, and the last few that are left over, are planned by gr
 
 import math
 from collections.abc import Sequence
-from functools import partial
 
-from provision.formulations.master.solve import Turn
 from provision.formulations.search.segments import best_segments
 from provision.formulations.values import bound
 from provision.formulations.values.classes import classes_of
@@ -31,36 +29,23 @@ def applies(instance: Instance) -> bool:
 
 
 def solve(instance: Instance, search: Search) -> Outcome:
-    """Plan and bound an instance in turns, until neither has anything left to try; without a plan, greedy makes one."""
-    progress, bounds = Progress(instance, search), bound.value_bound(instance)
-    turns: list[Turn] = [partial(bounds.prove, progress), plans(progress)]
-    while not progress.enough and search.left_s > 0 and any([turn(SCHEDULE.turn_s) for turn in turns]):
-        pass
-    if progress.plan is None:
-        progress.offer(greedy.solve(instance, search.apart()).plan)
-    return progress.outcome("proved" if progress.proved else "completed" if search.left_s > 0 else "time_limit")
-
-
-def plans(progress: Progress) -> Turn:
-    """Make a Turn that plans ever more classes, until a plan fails, its program promises none that is cheaper, or the
-    time is over. A turn that is too short for the next plan leaves its seconds to the turns after it.
+    """Plan and bound an instance in turns: ever more classes, until a plan fails, its program promises none that is
+    cheaper, or the time is over; and before each plan a bound, for as long as the next plan may take. Without a plan,
+    greedy makes one.
     """
-    instance, search = progress.instance, progress.search
-    free, saved_s, next_s, sizes = _free(instance), 0.0, 0.0, list(SCHEDULE.sizes)
-
-    def turn(seconds: float) -> bool:
-        nonlocal saved_s, next_s
-        saved_s += seconds
-        if sizes and next_s <= min(saved_s, search.left_s):
+    progress, bounds = Progress(instance, search), bound.value_bound(instance)
+    free, sizes, seconds = _free(instance), list(SCHEDULE.sizes), SCHEDULE.turn_s
+    while not progress.enough and search.left_s > 0 and (bounds.prove(progress, seconds) or sizes):
+        if sizes and not progress.enough:
             watch = Stopwatch()
             plan = planned(instance, free, sizes.pop(0), search, progress.value)
             progress.offer(plan)
-            if plan is None:
+            seconds = max(SCHEDULE.turn_s, watch.elapsed_s * SCHEDULE.longer)
+            if plan is None or seconds > search.left_s:
                 sizes.clear()
-            saved_s, next_s = 0.0, watch.elapsed_s * SCHEDULE.longer
-        return bool(sizes) and next_s <= search.left_s
-
-    return turn
+    if progress.plan is None:
+        progress.offer(greedy.solve(instance, search.apart()).plan)
+    return progress.outcome("proved" if progress.proved else "completed" if search.left_s > 0 else "time_limit")
 
 
 def _free(instance: Instance) -> list[int]:
