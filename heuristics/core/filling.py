@@ -132,12 +132,12 @@ def holds(tables: SliceTables, slot: Slot, number: int, held: int, role: int) ->
     If so, the slot keeps the units of all replicas. If not, no harder role of its chain does either; bisection finds
     the easiest role that fails, and the slot notes it.
     """
-    every, one, units = tables.joined, tables.settings[number].points, slot.members[1]
-    law, columns, none, nothing = every.laws[one], every.columns, every.units[:0], every.columns[0, :0]
+    one, units, columns = tables.settings[number].points, slot.members[1], tables.columns
+    law, none, nothing = tables.laws[one], tables.units[:0], columns[0, :0]
     gpu = GpuLaw(law.unit_share, law.root, law.delay_slope_ms, law.delay_intercept_ms, law.idle_w, law.cap_w,
                  law.clock_loss, (0.0, 0.0), (0.0, 0.0))
     points = PointTables(  # with the fields that ``settle`` reads
-        every.first[every.begin[one]: every.begin[one + 1]], none, every.units, none, columns[0], columns[1],
+        tables.first[tables.begin[one]: tables.begin[one + 1]], none, tables.units, none, columns[0], columns[1],
         columns[2], columns[3], columns[4], columns[5], columns[6], nothing, none, nothing, gpu, law.limit, law.most)
     if settles(points, slot, held, role):
         for at in range(held + 1):
@@ -245,7 +245,7 @@ def allow(tables: SliceTables, slot: Slot, w: int) -> None:
     asked, row = tables.rows[w], slot.rows[w]
     row.most = min(row.left, row.room)
     row.least = 0.0 if row.replicas < asked.most - 1 else row.left * ALL if row.replicas < asked.most else np.inf
-    row.bonus = tables.steering.replica if row.replicas < asked.least else 0.0
+    row.bonus = tables.schedule.replica if row.replicas < asked.least else 0.0
 
 
 @inner
@@ -270,7 +270,7 @@ def next_way(tables: SliceTables, slot: Slot, number: int, dense: bool, role: in
             if part < 0 or ((many == 0 or way.apart) and (part < way.least or part < row.least)):
                 continue
             taken = way.busy * (part if setting.points == NONE else way.most)
-            taken += way.processes * tables.steering.process + DUST
+            taken += way.processes * tables.schedule.process + DUST
             key = gain / taken if dense else gain
             if key > best or (key == best > 0 and taken < least):
                 best, least, found = key, taken, at

@@ -24,7 +24,7 @@ def improve(tables: SliceTables, state: State, before: State, slot: Slot, least:
     ``before`` is a copy of the state, ``slot`` a Slot for its slices, and ``least`` the least price that was reached
     before.
     """
-    steering, gpus = tables.steering, len(state.entry)
+    schedule, gpus = tables.schedule, len(state.entry)
     for _ in range(steps):
         if least == 0:
             break
@@ -32,8 +32,8 @@ def improve(tables: SliceTables, state: State, before: State, slot: Slot, least:
         other += other >= first
         last = other if gpus > 1 and draw.random() < 0.5 else first
         for w in range(len(slot.rows)):
-            slot.rows[w].factor = 1 - steering.spread + 2 * steering.spread * draw.random()
-        if draw.random() < steering.anew:
+            slot.rows[w].factor = 1 - schedule.spread + 2 * schedule.spread * draw.random()
+        if draw.random() < schedule.anew:
             clear(tables, state, first)
             clear(tables, state, last)
             furnish(tables, state, slot, first, draw)
@@ -42,7 +42,7 @@ def improve(tables: SliceTables, state: State, before: State, slot: Slot, least:
         else:
             refill(tables, state, slot, first, last, draw)
         now = uncarried(tables, state)
-        source, target = (before, state) if now > least + steering.worse * draw.random() else (state, before)
+        source, target = (before, state) if now > least + schedule.worse * draw.random() else (state, before)
         copy_gpu(source, target, first)
         copy_gpu(source, target, last)
         copy_rest(source, target)

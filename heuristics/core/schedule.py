@@ -3,34 +3,8 @@
 from typing import NamedTuple
 
 
-class Steering(NamedTuple):
-    """The numbers that steer steps of ruin and recreate; a named tuple, which kernels can take as an argument.
-
-    Attributes
-    ----------
-    spread
-        The largest distance of the random factors on prices from 1. Without these factors every step would fill slices
-        in the same way.
-    worse
-        By how much more than the least, in GPUs, the rates that are left may cost after a step that is kept. So the
-        search can leave plans that no single step improves.
-    anew
-        The probability that a step partitions its GPUs again, instead of filling some of their slices again.
-    replica
-        What a missing replica costs, in GPUs.
-    process
-        The part of a slice for which a process counts in addition to its utilisation, if the densest ways come first.
-    """
-
-    spread: float = 0.7
-    worse: float = 0.01
-    anew: float = 0.3
-    replica: float = 0.02
-    process: float = 1e-3
-
-
 class Schedule(NamedTuple):
-    """The numbers that steer ``greedy`` and ``lns``.
+    """The numbers that steer ``greedy`` and ``lns``; a named tuple, which kernels can take as an argument.
 
     Attributes
     ----------
@@ -60,6 +34,18 @@ class Schedule(NamedTuple):
     portion
         The most workloads, or parts of workloads, that are planned together if slices are shared. The time to fill GPUs
         grows with the square of this number; with a smaller number, more GPUs at the ends of portions are partly empty.
+    spread
+        The largest distance of the random factors on prices from 1. Without these factors every step would fill slices
+        in the same way.
+    worse
+        By how much more than the least, in GPUs, the rates that are left may cost after a step that is kept. So the
+        search can leave plans that no single step improves.
+    anew
+        The probability that a step partitions its GPUs again, instead of filling some of their slices again.
+    replica
+        What a missing replica costs, in GPUs.
+    process
+        The part of a slice for which a process counts in addition to its utilisation, if the densest ways come first.
     steps
         Steps on one set of GPUs before the next set is tried.
     patience
@@ -82,10 +68,15 @@ class Schedule(NamedTuple):
     few: int = 4
     rise: float = 1e-3
     portion: int = 1500
+    spread: float = 0.7
+    worse: float = 0.01
+    anew: float = 0.3
+    replica: float = 0.02
+    process: float = 1e-3
     steps: int = 500
     patience: int = 20_000
     further: float = 1.05
     chunk_s: float = 0.1
 
 
-SCHEDULE, STEERING = Schedule(), Steering()
+SCHEDULE = Schedule()

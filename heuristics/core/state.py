@@ -99,7 +99,7 @@ def uncarried(tables: SliceTables, state: State) -> float:
     total = 0.0
     for w in range(len(state.rest)):
         missing = max(tables.rows[w].least - state.rest[w].replicas, 0)
-        total += price_of(tables, w, state.rest[w].left) + tables.steering.replica * missing
+        total += price_of(tables, w, state.rest[w].left) + tables.schedule.replica * missing
     return total
 
 

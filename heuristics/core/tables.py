@@ -3,17 +3,17 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from provision.formulations.pricing.mps.tables import PointTables
 from provision.formulations.pricing.oracle import Running, replica_of
 from provision.formulations.pricing.settings import UNLIMITED, Setting, Way, settings_of
 from provision.formulations.search.fleet import partitions_of
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import SliceType
-from provision.heuristics.core.joined import JoinedPoints, joined
-from provision.heuristics.core.schedule import SCHEDULE, STEERING, Steering
+from provision.heuristics.core.schedule import SCHEDULE, Schedule
 from provision.models.base.arrays import Bools, Floats, Ints, Records
 from provision.models.base.clock import Deadline
 from provision.models.base.collection import uncollected
@@ -70,6 +70,12 @@ ROLE = np.dtype([
     ("easiest", np.int64),      # the position of the easiest role of its chain
 ])
 """A role among the others of its chain: if it finds no operating point on a slice, neither does a harder one."""
+COLUMNS = ("base_ms", "kernels", "cache_ms", "power_ms", "cache", "power_w", "room_ms")
+"""The arrays over points from which `provision.formulations.pricing.mps.kernels.settle` finds operating points."""
+SCALARS = ("unit_share", "root", "delay_slope_ms", "delay_intercept_ms", "idle_w", "cap_w", "clock_loss")
+"""The scalars of a GPU type that `settle` reads."""
+LAW = np.dtype([*((name, np.float64) for name in SCALARS), ("limit", np.int64), ("most", np.int64)])
+"""The scalars of one table."""
 
 
 class SliceTables(NamedTuple):
@@ -88,12 +94,18 @@ class SliceTables(NamedTuple):
         (settings, rows + 1), the index of the first way of each row at each setting, and the end of the last row's.
     patterns
         (patterns, places), the roles of patterns, then NONE; the patterns of a setting are side by side.
-    joined
-        The tables of operating points of all settings.
+    first, begin
+        The arrays ``first`` of the tables of operating points of all settings, one below the other, padded with their
+        last column; and (tables + 1,) the row at which the part of each table begins, and where the last part ends.
+    laws
+        (tables,), records of type LAW.
+    units, columns
+        (points,), the units of the points of all tables, one after the other; and (COLUMNS, points), the other arrays
+        over these points. ``first`` has indices of them.
     partitions
         (partitions, 1 + places), the fleet entry of each partition, and the types of its slices, the largest first,
         then NONE.
-    steering
+    schedule
         The numbers that steer the search.
     """
 
@@ -105,9 +117,13 @@ class SliceTables(NamedTuple):
     segment: Floats
     price: Floats
     patterns: Ints
-    joined: JoinedPoints
+    first: Ints
+    begin: Ints
+    laws: Records
+    units: Ints
+    columns: Floats
     partitions: Ints
-    steering: Steering
+    schedule: Schedule
 
 
 class SliceModel:
@@ -169,10 +185,10 @@ class SliceModel:
             segment=np.ascontiguousarray(segment),
             price=_prices(segment, price, rows["cap"], ways, taken * price[settings["slice_type"][at]], linear),
             patterns=_padded([one for _, setting in self.settings for one in setting.patterns or ()]),
-            joined=joined(points),
+            **_joined(points),
             partitions=_padded([[int(entry), *np.repeat(np.arange(len(slots)), slots)[::-1].tolist()]
                                 for entry, slots in zip(partitions.entry, partitions.slots, strict=True)]),
-            steering=STEERING,
+            schedule=SCHEDULE,
         )
 
     def _each_row(self) -> tuple[list[Way], Ints, Ints, Ints]:
@@ -259,6 +275,22 @@ def _padded(every: Sequence[Sequence[int]]) -> Ints:
     """(lists, the most numbers), lists of numbers, each filled up with NONE."""
     width = max(map(len, every), default=1)
     return np.array([[*one, *[NONE] * (width - len(one))] for one in every], np.int64).reshape(-1, width)
+
+
+def _joined(tables: Sequence[PointTables]) -> dict[str, Any]:
+    """The fields ``first``, ``begin``, ``laws``, ``units`` and ``columns`` of SliceTables. One record has all tables,
+    so that kernels are compiled once for any number of them.
+    """
+    offsets = np.cumsum([0, *(len(one.units) for one in tables)])
+    width = max((one.first.shape[1] for one in tables), default=0)
+    first = [np.pad(one.first + offset, ((0, 0), (0, width - one.first.shape[1])), "edge")
+             for one, offset in zip(tables, offsets, strict=False)]
+    columns = [np.array([getattr(one, name) for name in COLUMNS]) for one in tables]
+    return {
+        "first": np.vstack([np.zeros((0, width), int), *first]), "begin": np.cumsum([0, *map(len, first)]),
+        "laws": np.array([(*(getattr(one.gpu, name) for name in SCALARS), one.limit, one.most) for one in tables], LAW),
+        "units": np.concatenate([np.zeros(0, int), *(one.units for one in tables)]),
+        "columns": np.hstack([np.zeros((len(COLUMNS), 0)), *columns])}
 
 
 def _chains(problem: Problem) -> Records:
