@@ -20,8 +20,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("gymnasium")
 torch.set_num_threads(1)
 
-from provision.training import agent, train  # noqa: E402
-from provision.training.agent import Agent  # noqa: E402
+from provision.training import train  # noqa: E402
+from provision.training.agent import Agent, Replay  # noqa: E402
 from provision.training.environment import PENALTY, STEPS, Serving  # noqa: E402
 from provision.training.settings import PROGRAM, SETTINGS, STABLE  # noqa: E402
 from provision.training.train import Training  # noqa: E402
@@ -183,7 +183,7 @@ def test_the_temperature_stays_above_its_floor():
 
 
 def test_the_buffer_keeps_the_latest_transitions():
-    kept, rng = agent.Replay(SYSTEM, STABLE._replace(capacity=150)), np.random.default_rng(0)
+    kept, rng = Replay(SYSTEM, STABLE._replace(capacity=150)), np.random.default_rng(0)
     for start in range(0, 400, 40):
         rewards = np.arange(start, start + 40, dtype=np.float32)
         states = np.tile(rewards[:, None], 16)
@@ -194,7 +194,7 @@ def test_the_buffer_keeps_the_latest_transitions():
 
 
 def test_transitions_with_large_errors_are_drawn_more_often():
-    kept, rng = agent.Replay(SYSTEM, PROGRAM), np.random.default_rng(0)
+    kept, rng = Replay(SYSTEM, PROGRAM), np.random.default_rng(0)
     rewards = np.arange(1000, dtype=np.float32)
     kept.add(np.tile(rewards[:, None], 16), np.zeros((1000, 8, 2), int), rewards, np.tile(rewards[:, None], 16))
     for _ in range(40):
