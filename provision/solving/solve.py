@@ -371,7 +371,7 @@ def _beginning(instance: Instance, chosen: Method, limit_s: float, seed: int) ->
 @cache
 def _versions() -> dict[str, str]:
     """The versions of Python and of the installed packages that an answer depends on."""
-    packages = ("gpu-provision", "highspy", "numba", "numpy", "scipy", "pulp", "ortools")
+    packages = ("gpu-provision", "numba", "numpy", "scipy", "pulp", "ortools")
     found = {"python": platform.python_version()}
     for name in packages:
         with suppress(PackageNotFoundError):

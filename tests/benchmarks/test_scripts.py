@@ -27,7 +27,8 @@ CASES = {
     "fits/fit_inss.py": "--out {out}",
     "fit_operators.py": "{samples}/operators --out {out}/operators.yaml",
     "fit_parvagpu.py": "{samples}/parvagpu --out {out}/data.yaml",
-    "gate.py": "--cases half_slo:0:1:1 --time-limit 0.5 --method greedy --out {out}/gate.jsonl",
+    "verification/gate.py": "--cases half_slo:0:1:1 throughput:0:1:1 scale:testbed-free:0 mixed:4:0 "
+                            "--time-limit 0.5 --method greedy --out {out}/gate.jsonl",
     "fuzz.py": "--instances 1 --workers 1 --time-limit 1",
     "interference.py": "--sizes 3 --methods greedy --time-limit 1",
     "isolated.py": "--first 1 --time-limit 1",

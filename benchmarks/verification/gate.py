@@ -1,8 +1,9 @@
 """The gate of a change to the search: values and bounds of ``auto`` before and after it.
 
-Run as ``python benchmarks/gate.py [--cases CASE ...] [--time-limit S] [--method NAME] [--out F]`` on both trees, with a
-time limit in seconds of CPU, then as ``python benchmarks/gate.py --compare BEFORE AFTER``. A line of F holds a case,
-the status, the value, the bound and the seconds of CPU. Cases, each with the numbers from A up to B by C:
+Run as ``python benchmarks/verification/gate.py [--cases CASE ...] [--time-limit S] [--method NAME] [--out F]`` on both
+trees, with a time limit in seconds of CPU, then as ``python benchmarks/verification/gate.py --compare BEFORE AFTER``. A
+line of F holds a case, the status, the value, the bound and the seconds of CPU. Cases, each with the numbers from A up
+to B by C:
 
 shipped
     Every instance that ships.
@@ -29,7 +30,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-sys.path.extend(str(Path(__file__).resolve().parent / room) for room in ("papers", "size", "verification"))
+sys.path.extend(str(Path(__file__).resolve().parents[1] / room) for room in ("", "papers", "size"))
 import large
 import scale
 import small
