@@ -41,10 +41,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from provision.formulations.pricing.temporal.oracle import FEATURES, outcome
-from provision.formulations.pricing.temporal.tables import ALONE, GpuletTables
+from provision.formulations.pricing.temporal.tables import ALONE
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
+from provision.heuristics.gpulets.plans import FEATURES, GpuletTables, outcome
 from provision.models.base.arrays import Floats
 from provision.models.base.known import known
 from provision.models.problem.instance import Instance
@@ -173,7 +173,7 @@ class Gpus:
         return [one.name for one, less in zip(self.tables.instance.workloads, few, strict=True) if less]
 
     def loads(self) -> list[list[tuple[int, tuple[tuple[int, float], ...]]]]:
-        """The loads of the GPUs, in the form from which `provision.formulations.pricing.temporal.oracle` makes a
+        """The loads of the GPUs, in the form from which `provision.heuristics.gpulets.plans` makes a
         plan."""
         return [loads_of(gpu) for gpu in self.gpus if any(part.load for part in gpu)]
 

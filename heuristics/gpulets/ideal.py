@@ -8,11 +8,10 @@ and fewer GPUs are tried before more.
 from itertools import combinations_with_replacement
 from typing import Any
 
-from provision.formulations.pricing.temporal.oracle import FEATURES, outcome
-from provision.formulations.pricing.temporal.tables import GpuletTables
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.gpulets.gpulets import RESERVE, Gpus, Part, chosen, elastic_partitioning, planning_tables
+from provision.heuristics.gpulets.plans import FEATURES, GpuletTables, outcome
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome, Search

@@ -35,7 +35,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from provision.formulations.pricing.temporal.oracle import FEATURES, outcome
 from provision.formulations.search.feasibility import late, proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.gpulets.gpulets import (
@@ -47,6 +46,7 @@ from provision.heuristics.gpulets.gpulets import (
     find_best_fit,
     planning_tables,
 )
+from provision.heuristics.gpulets.plans import FEATURES, outcome
 from provision.heuristics.igniter import igniter
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import WHOLE

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from provision.formulations.pricing.temporal.oracle import FEATURES, outcome
-from provision.formulations.pricing.temporal.tables import ALONE, GpuletTables
+from provision.formulations.pricing.temporal.tables import ALONE
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.gpulets.gpulets import RESERVE, chosen, planning_tables
+from provision.heuristics.gpulets.plans import FEATURES, GpuletTables, outcome
 from provision.models.base.errors import UnsupportedError
 from provision.models.base.tolerances import STRICT
 from provision.models.hardware.gpu import WHOLE

@@ -7,11 +7,10 @@ are intervals of cycle and pressure.
 
 Methods decide the loads of the parts of every GPU, with the smallest batches that carry the rates. Plans have the
 largest feasible ones (ATC 2022, Algorithm 1, line 27): a server takes the requests that wait, up to its batch size. So
-a larger size costs nothing while few requests wait, and it shortens the queue sooner after a burst. But a larger batch
-also slows the other part of the GPU more. So plans that were made without interference keep the smallest batches.
+a larger size costs nothing while few requests wait, and it shortens the queue sooner after a burst.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,21 +20,16 @@ from provision.formulations.pricing.knapsacks import KnapsackOracle, Levels, pat
 from provision.formulations.pricing.oracle import Pattern, Running, WayOfSharing
 from provision.formulations.pricing.temporal.levels import UNDISTURBED, UNLIMITED, Grid, levels_of, pressures_of
 from provision.formulations.pricing.temporal.listing import turns_patterns
-from provision.formulations.pricing.temporal.tables import ALONE, GpuletTables, Part, TurnTables
-from provision.formulations.search.feasibility import late
+from provision.formulations.pricing.temporal.tables import ALONE, Part, TurnTables
 from provision.formulations.search.roles import Role
 from provision.models.base.arrays import Floats, Ints
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.gpulets import Gpulets
-from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
-from provision.models.problem.search import Outcome, Status
 from provision.models.problem.workload import FleetEntry
 
 Batches = Sequence[Sequence[int]]
 """For each part of a GPU, the batch sizes of its replicas as indices into ``TurnTables.batches``."""
-FEATURES = frozenset({"limited_counts", "without_mig", "gpulets"})
-"""The features of instances that methods for gpu-lets can plan."""
 GRIDS = (Grid(48, 1.12, 3), Grid(120, 1.05, 5))
 """How fine levels are in the quickest search, and in all others."""
 
@@ -53,13 +47,11 @@ def largest_batches(tables: TurnTables, parts: Sequence[Part]) -> Batches:
     Parameters
     ----------
     tables, parts
-        As for GpuletTables.settle, which must find batches.
+        As for TurnTables.settle, which must find batches.
     """
     settled = tables.settle(parts)
     assert settled is not None, "the parts hold"
     batches: Batches = settled
-    if len(parts) > 1 and not tables.interference:
-        return batches
     while grown := next((sizes for sizes in _grown(tables, parts, batches) if _holds(tables, parts, sizes)), None):
         batches = grown
     return batches
@@ -98,48 +90,6 @@ def _busy(tables: TurnTables, parts: Sequence[Part], batches: Batches) -> list[F
         tables.beside(share, pressure)[[one for one, _ in load], sizes]
         for (share, load), sizes, pressure in zip(parts, batches, received, strict=True)
     ]
-
-
-def gpulets_plan(tables: GpuletTables, gpus: Iterable[Sequence[Part]], method: str) -> Plan:
-    """The plan for GPUs that are given as lists of (share, load), with the largest feasible batches.
-
-    A share is an index into ``tables.shares``. A load is a tuple of (workload, rate in requests/s).
-    """
-    return tables.instance.plan_of(method, (
-        PlannedGpu(gpu=tables.gpu.name, mig=False, slices=(Slice(profile=WHOLE, replicas=_replicas(tables, gpu)),))
-        for gpu in gpus
-    ))
-
-
-def _replicas(tables: GpuletTables, parts: Sequence[Part]) -> tuple[Replica, ...]:
-    """The replicas of one GPU. If a part has several replicas, they take turns."""
-    return tuple(
-        Replica(
-            workload=tables.instance.workloads[one].name,
-            batch=int(tables.batches[size]),
-            sm_share=tables.shares[share],
-            rate_rps=rate,
-            turn=number if len(load) > 1 else None,
-        )
-        for number, ((share, load), batches) in enumerate(zip(parts, largest_batches(tables, parts), strict=True))
-        for (one, rate), size in zip(load, batches, strict=True)
-    )
-
-
-def outcome(tables: GpuletTables, gpus: Sequence[Sequence[Part]] | None, method: str, stuck: str = "") -> Outcome:
-    """The Outcome of a method that found ``gpus`` (lists of (share, load)), or none for the reason ``stuck``.
-
-    If the plan was made without regard to interference and violates an SLO or rate by the data, the status is unknown.
-    """
-    count, plan, reason = tables.instance.fleet[0].count, None, stuck
-    if gpus is not None and count is not None and len(gpus) > count:
-        reason = f"{method} needs {len(gpus)} GPUs and the fleet has {count}"
-    elif gpus is not None:
-        plan = gpulets_plan(tables, gpus, method)
-        missed = late(tables.instance, plan)
-        reason = f"{', '.join(missed)}: too slow beside others for the SLO or the rate" if missed else ""
-    status: Status = "unknown" if reason else "feasible"
-    return Outcome(status, "completed", plan, reason=reason)
 
 
 class _Side(NamedTuple):

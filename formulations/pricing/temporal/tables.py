@@ -5,8 +5,7 @@ the workloads on a part of a GPU.
 """
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property, lru_cache
-from typing import cast
+from functools import lru_cache
 
 import numpy as np
 
@@ -15,7 +14,6 @@ from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import STRICT
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.gpulets import GpuletModel, Gpulets
-from provision.models.problem.instance import Instance
 from provision.models.traffic.rule import LatencyRule
 
 ALONE = -np.inf
@@ -29,7 +27,7 @@ Part = tuple[int, Load]
 
 
 class TurnTables:
-    """Execution times (ms) and pressures as arrays (shares, workloads, batches), with or without interference.
+    """Execution times (ms) and pressures as arrays (shares, workloads, batches).
 
     ``own`` is the constant c5 of the paper's model plus a replica's contribution to its own slowdown. ``pressure`` is
     its contribution to the slowdown of the other part. Both are the highest values of all batches up to the replica's
@@ -45,8 +43,6 @@ class TurnTables:
         (workloads,) the latency budgets in ms, and the planned rates in requests/s.
     rule
         The latency rule.
-    interference
-        Whether the parts of a GPU slow each other down.
     """
 
     def __init__(
@@ -56,10 +52,9 @@ class TurnTables:
         budgets_ms: Sequence[float] | Floats,
         rates_rps: Sequence[float] | Floats,
         rule: LatencyRule,
-        interference: bool = True,
     ) -> None:
         self.rule = rule
-        self.data, self.interference, self.gpu = data, interference, gpu_type(data.gpu)
+        self.data, self.gpu = data, gpu_type(data.gpu)
         self.batches = np.array(data.batches)
         self.shares = tuple(sorted({share for split in data.splits for share in split}))
         self.whole = len(self.shares) - 1
@@ -71,8 +66,6 @@ class TurnTables:
         c = data.interference
         self.own = c.constant + np.maximum.accumulate(c.l2_own * l2 + c.dram_own * dram, axis=2)
         self.pressure = np.maximum.accumulate(c.l2_other * l2 + c.dram_other * dram, axis=2)
-        if not interference:
-            self.own, self.pressure = np.ones_like(self.own), np.zeros_like(self.pressure)
         self.fit = lru_cache(maxsize=None)(self._fit)
 
     def rest_of(self, share: int) -> int:
@@ -97,22 +90,6 @@ class TurnTables:
     def beside(self, share: int, pressure: float) -> Floats:
         """(workloads, batches) the execution times (ms) on a share, under a pressure from the other part."""
         return self.time_ms[share] * np.maximum(1.0, self.own[share] + pressure)
-
-    @cached_property
-    def capacity_alone(self) -> Floats:
-        """(shares, workloads) the most requests/s that a workload carries within its SLO if it has a share of an
-        otherwise empty GPU.
-        """
-        return np.array([[self.capacity(share, one, ALONE) for one in range(len(self.rates))]
-                         for share in range(len(self.shares))])
-
-    def capacity(self, share: int, workload: int, pressure: float) -> float:
-        """The most requests/s that a workload (by index) carries within its SLO if it has a share (by index) to itself,
-        under a pressure from the other part; 0 if no batch keeps the SLO.
-        """
-        time_ms = self.beside(share, pressure)[workload]
-        meets = 2 * time_ms <= self.allowed_ms[workload]
-        return float((1000 * self.batches / time_ms)[meets].max(initial=0.0))
 
     def _fit(self, share: int, load: Load, pressure: float) -> tuple[int, ...] | None:
         """Indices of the smallest batches with which a load keeps its latencies on a share; None if there are none.
@@ -173,13 +150,6 @@ class TurnTables:
                 return batches
             received = felt[::-1]
 
-    def pressures(self, parts: Sequence[Part]) -> list[float]:
-        """The pressure that each part of a GPU exerts on the other at the smallest batches. The parts must be feasible.
-        """
-        settled = self.settle(parts)
-        assert settled is not None, "the parts hold"
-        return [self.felt(share, load, batches) for (share, load), batches in zip(parts, settled, strict=True)]
-
     def felt(self, share: int, load: Load, batches: Sequence[int]) -> float:
         """The pressure that a part of a GPU exerts on the other part, if its replicas have these batches: the highest
         pressure of any of the replicas, since they run one at a time.
@@ -189,16 +159,3 @@ class TurnTables:
     def fits_memory(self, workloads: Iterable[int]) -> bool:
         """Whether a GPU has enough memory for one replica of each of these workloads."""
         return sum(self.memory_gib[one] for one in workloads) <= self.gpu.slice_memory_gib(WHOLE)
-
-
-class GpuletTables(TurnTables):
-    """The tables of the workloads of an instance that has one fleet entry."""
-
-    def __init__(self, instance: Instance, interference: bool = True) -> None:
-        names = [one.model for one in instance.workloads]
-        super().__init__(
-            cast("Gpulets", instance.sharing_of(instance.fleet[0].gpu, names)), names,
-            [instance.budget_ms(one) for one in instance.workloads],
-            [instance.planned_rps(one) for one in instance.workloads], instance.shared_rule, interference,
-        )
-        self.instance = instance

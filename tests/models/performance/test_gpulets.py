@@ -14,8 +14,9 @@ from small_solver import solve as solve_small
 
 import provision
 from provision.applier.target import check_plan
-from provision.formulations.pricing.temporal.tables import ALONE, GpuletTables
+from provision.formulations.pricing.temporal.tables import ALONE
 from provision.heuristics.gpulets.gpulets import PUBLISHED, efficient_shares, knee, required_share
+from provision.heuristics.gpulets.plans import GpuletTables
 from provision.models.base.errors import InputError
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.operating_points import Member
