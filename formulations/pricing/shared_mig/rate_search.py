@@ -163,7 +163,7 @@ def _worth(options: RateOptions, useful: Ints, value: Floats, busy: Floats, tota
 @inner
 def _cell(options: RateOptions, one: int, hold_ms: float) -> int:
     """The cell of a hold time, or the one before it if the hold time is at its beginning."""
-    return max(np.searchsorted(options.cell_ms[one], hold_ms * (1 - ASIDE), side="right") - 1, 0)
+    return max(int(np.searchsorted(options.cell_ms[one], hold_ms * (1 - ASIDE), side="right")) - 1, 0)
 
 
 @inner
