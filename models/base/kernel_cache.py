@@ -132,6 +132,11 @@ class _Linked(JITCodeLibrary):
         self._ensure_finalized()  # type: ignore[no-untyped-call]
         return cast(pythonapi.PyErr_BadArgument, c_void_p).value or 0
 
+    def _optimize_final_module(self) -> None:
+        """Called by Numba when the code is complete; does nothing, since the kernels that call it optimize it with
+        their own.
+        """
+
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()  # type: ignore[no-untyped-call]
         self._finalized = True
