@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from provision.formulations.pricing.oracle import Pattern, Priced
 from provision.formulations.pricing.schedule import SCHEDULE
-from provision.models.base.arrays import Ints
+from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled, inner
 from provision.models.base.tolerances import SINGLE
 
@@ -132,7 +132,6 @@ class KnapsackOracle(ABC):
         return least
 
 
-@compiled
 def worth_of(levels: Levels, values: Ints, copies: Ints, gib_price: float, near: float, several: int) -> Ints:
     """(levels,) the highest gain of a pattern: the values of its roles less the price of its memory. A level at which
     this gain cannot be near the best is skipped and has 0.
@@ -150,83 +149,90 @@ def worth_of(levels: Levels, values: Ints, copies: Ints, gib_price: float, near:
     several
         The number of consecutive levels of which the best is sought; those with the highest quick bounds come first.
     """
-    found, estimates = np.zeros(len(levels.room), np.int64), np.zeros(len(levels.room))
-    none = np.zeros((0, 0, 0), np.int16)
-    for level in range(len(found)):
-        estimates[level] = _estimate(levels, level, _gains(levels, level, values, gib_price), copies)
-    for begin in range(0, len(found), several):
-        best = 0
-        for level in begin + np.argsort(-estimates[begin : begin + several]):
-            if estimates[level] <= near * best:
-                break
-            gains = _gains(levels, level, values, gib_price)
-            table = np.zeros((levels.room[level] + 1, levels.units + 1), np.int64)
-            _fill(levels, level, gains, _passes(levels, level, gains, copies), table, none)
-            found[level] = table[-1, -1]
-            best = max(best, found[level])
+    gains, found = _gains(levels, values, gib_price, slice(None)), np.zeros(len(levels.room), int)
+    estimates = _estimates(levels, gains, copies)
+    order = np.lexsort([-estimates, np.arange(len(found)) // several])
+    _fill_levels(levels, gains, copies, order, estimates, near, several, found)
     return found
 
 
-@compiled
 def pattern_at(levels: Levels, level: int, values: Ints, copies: Ints, gib_price: float) -> Ints:
-    """A pattern of the highest gain at one level (by index): the index of a way for each of its replicas. The table of
-    a knapsack is filled, and its best pattern traced back.
-
-    The other arguments are as in `worth_of`.
+    """A pattern of the highest gain at one level (by index): the index of a way for each of its replicas. The other
+    arguments are as in `worth_of`.
     """
-    gains = _gains(levels, level, values, gib_price)
+    found: Ints = _traced(levels, level, _gains(levels, values, gib_price, level), copies)
+    return found
+
+
+def _gains(levels: Levels, values: Ints, gib_price: float, level: int | slice) -> Ints:
+    """(ways,) of a level, or (levels, ways) of several: the value of each way less the price of its memory; 0 for ways
+    that are not allowed.
+    """
+    paid = np.floor(gib_price * levels.memory_gib[level].astype(float)).astype(int)
+    return np.where(levels.first[level] >= 0, np.repeat(values, np.diff(levels.start)) - paid, 0)
+
+
+def _estimates(levels: Levels, gains: Ints, copies: Ints) -> Floats:
+    """(levels,) upper bounds on the gains: the least of three fractional knapsacks. They limit only the first resource,
+    only the second, and the mean of both.
+    """
+    roles = np.flatnonzero(np.diff(levels.start))
+    if not len(roles):
+        return np.zeros(len(gains))
+    start, copies = levels.start[roles], copies[roles]
+    one, other = levels.first / np.maximum(levels.room, 1)[:, None], levels.second / levels.units
+    gain = np.maximum(np.maximum.reduceat(gains, start, axis=1), 0)
+    least = np.full(len(gains), np.inf)
+    for weight in (0.0, 0.5, 1.0):
+        taken = np.where(gains > 0, weight * one + (1 - weight) * other, np.inf)
+        size = np.where(gain > 0, np.minimum.reduceat(taken, start, axis=1), 0.0)
+        order = np.argsort(-gain / np.maximum(size, 1e-12), axis=1)
+        each, number = np.take_along_axis(size, order, axis=1), copies[order]
+        left = 1 - np.cumsum(number * each, axis=1) + number * each
+        fitting = np.where(each > 0, np.clip(left / np.where(each > 0, each, 1), 0, number), number)
+        least = np.minimum(least, (fitting * np.take_along_axis(gain, order, axis=1)).sum(axis=1))
+    return least * (1 + 1e-9)
+
+
+@compiled
+def _fill_levels(levels: Levels, gains: Ints, copies: Ints, order: Ints, estimates: Floats, near: float, several: int,
+                 found: Ints) -> None:
+    """Fill the knapsacks of levels in an order; ``found`` (levels,) gets their gains."""
+    none, best = np.zeros((0, 0, 0), np.int16), 0
+    for at in range(len(order)):
+        level = order[at]
+        best = best if at % several else 0
+        if estimates[level] > near * best:
+            table = np.zeros((levels.room[level] + 1, levels.units + 1), np.int64)
+            _fill(levels, level, gains[level], _passes(levels, level, gains[level], copies), table, none)
+            found[level] = table[-1, -1]
+            best = max(best, found[level])
+
+
+@compiled
+def _traced(levels: Levels, level: int, gains: Ints, copies: Ints) -> Ints:
+    """The ways of a pattern of the highest gain at a level: the table of a knapsack is filled, and its best pattern
+    traced back.
+    """
     table = np.zeros((levels.room[level] + 1, levels.units + 1), np.int64)
     passes = _passes(levels, level, gains, copies)
-    chosen = np.full((np.abs(passes).sum(), levels.room[level] + 1, levels.units + 1), -1, np.int16)
+    rows = 0
+    for many in passes:
+        rows += abs(many)
+    chosen = np.zeros((rows, levels.room[level] + 1, levels.units + 1), np.int16)
     _fill(levels, level, gains, passes, table, chosen)
-    found, many = np.empty(len(chosen) + levels.room[level] + levels.units, np.int64), 0
-    row, one, other = len(chosen) - 1, levels.room[level], levels.units
+    found, many = np.zeros(rows + levels.room[level] + levels.units, np.int64), 0
+    row, one, other = rows - 1, levels.room[level], levels.units
     for role in range(len(levels.start) - 2, -1, -1):
         for _ in range(abs(passes[role])):
-            while chosen[row, one, other] >= 0:
-                way = levels.start[role] + chosen[row, one, other]
+            while chosen[row, one, other] > 0:
+                way = levels.start[role] + chosen[row, one, other] - 1
                 found[many], many = way, many + 1
                 one, other = one - levels.first[level, way], other - levels.second[level, way]
                 if passes[role] != ENDLESS:
                     break
             row -= 1
     return found[:many]
-
-
-@inner
-def _gains(levels: Levels, level: int, values: Ints, gib_price: float) -> Ints:
-    """(ways,) the value of each way less the price of its memory; 0 for ways that are not allowed."""
-    gains = np.zeros(levels.first.shape[1], np.int64)
-    for role in range(len(levels.start) - 1):
-        for way in range(levels.start[role], levels.start[role + 1]):
-            if levels.first[level, way] >= 0:
-                gains[way] = values[role] - int(np.floor(gib_price * levels.memory_gib[level, way]))
-    return gains
-
-
-@inner
-def _estimate(levels: Levels, level: int, gains: Ints, copies: Ints) -> float:
-    """An upper bound on the gain: the least of three fractional knapsacks. They limit only the first resource, only the
-    second, and the mean of both.
-    """
-    roles, room, least = len(copies), max(levels.room[level], 1), np.inf
-    for weight in (0.0, 0.5, 1.0):
-        size, gain = np.full(roles, np.inf), np.zeros(roles)
-        for role in range(roles):
-            for way in range(levels.start[role], levels.start[role + 1]):
-                if gains[way] > 0:
-                    one, other = levels.first[level, way] / room, levels.second[level, way] / levels.units
-                    size[role] = min(size[role], weight * one + (1 - weight) * other)
-                    gain[role] = max(gain[role], gains[way])
-        left, total = 1.0, 0.0
-        for role in np.argsort(-gain / np.maximum(size, 1e-12)):
-            if gain[role] <= 0 or left <= 0:
-                break
-            fitting = min(float(copies[role]), left / size[role] if size[role] > 0 else np.inf)
-            total += fitting * gain[role]
-            left -= fitting * size[role]
-        least = min(least, total)
-    return least * (1 + 1e-9)
 
 
 @inner
@@ -247,7 +253,8 @@ def _passes(levels: Levels, level: int, gains: Ints, copies: Ints) -> Ints:
 def _fill(levels: Levels, level: int, gains: Ints, passes: Ints, table: Ints, chosen: NDArray[np.int16]) -> None:
     """Fill ``table`` with the highest gain within each amount of both resources, and ``chosen`` with the ways taken.
 
-    ``chosen`` (passes, first + 1, second + 1) is the way that a pass took, counted within its role; -1 if it took none.
+    ``chosen`` (passes, first + 1, second + 1) is the way that a pass took, counted within its role from 1; 0 if it took
+    none.
     """
     row = np.int64(0)
     for role in range(len(passes)):
@@ -257,7 +264,7 @@ def _fill(levels: Levels, level: int, gains: Ints, passes: Ints, table: Ints, ch
             for way in range(begin, end):
                 one, other = levels.first[level, way], levels.second[level, way]
                 if gains[way] > 0 and one < table.shape[0] and other < table.shape[1]:
-                    _take(before, table, one, other, gains[way], chosen, row, way - begin)
+                    _take(before, table, one, other, gains[way], chosen, row, way - begin + 1)
             row += 1
 
 
