@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from provision.formulations.linear.description import Description
 from provision.formulations.pricing.listing import undominated
 from provision.formulations.pricing.mps.laws import slowed_ms
-from provision.formulations.pricing.mps.rate_points import OF_POINTS, RatePoints, rate_points
+from provision.formulations.pricing.mps.rate_points import RatePoints, rate_points
 from provision.formulations.pricing.oracle import Running, replica_of
 from provision.formulations.search.problem import Problem
-from provision.models.base.arrays import Floats, Ints
+from provision.models.base.arrays import Floats, Ints, Records
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.igniter import IgniterProfiles
 from provision.models.performance.sm_shares import share_of_units
@@ -48,7 +48,8 @@ class Points(NamedTuple):
         The most replicas at a point that are of use on one GPU.
     """
 
-    at: RatePoints
+    at: Records
+    limits: RatePoints
     workload: Ints
     run: NDArray[Any]
     memory: Floats
@@ -59,9 +60,8 @@ class Points(NamedTuple):
 
     def only(self, rows: Ints) -> "Points":
         """The points with the given indices."""
-        terms: dict[str, Any] = {name: getattr(self.at, name)[rows] for name in OF_POINTS}
-        arrays: dict[str, Any] = {name: getattr(self, name)[rows] for name in self._fields if name != "at"}
-        return self._replace(at=self.at._replace(**terms), **arrays)
+        arrays: dict[str, Any] = {name: getattr(self, name)[rows] for name in self._fields if name != "limits"}
+        return self._replace(**arrays)
 
     def undominated(self, *features: Floats | Ints) -> "Points":
         """The points that no other one of the same workload and model equals or exceeds in all ``features``, each
@@ -88,16 +88,17 @@ class Points(NamedTuple):
 def points_of(problem: Problem, entry: FleetEntry, data: IgniterProfiles, edges: Edges) -> Points | None:
     """The points that no other point dominates; None if there are none. Each group has one workload."""
     instance, groups = problem.instance, problem.groups
-    at = rate_points(instance, data, groups, entry.type.mps_clients if entry.mps else 1)
+    limits = rate_points(instance, data, groups, entry.type.mps_clients if entry.mps else 1)
+    at, gpu = limits.at, limits.gpu[0]
     of = np.array([one.members[0] for one in groups], int)
-    every = np.array([replica_of(instance, w, Running(model, batch, 1, share_of_units(at.gpu.unit_share, units)), 0.0)
+    unit = float(gpu.unit_share)
+    every = np.array([replica_of(instance, w, Running(model, batch, 1, share_of_units(unit, units)), 0.0)
                       for w, model, batch, units in zip(*(column.tolist() for column in (
                           of[at.group], at.model, at.batch, at.units.astype(float))), strict=True)], object)
     kept, high_ms, rps = list[int](), list[float](), list[float]()
-    for point, first in enumerate(slowed_ms(at.gpu, at.base_ms, at.power_w).tolist()):
-        line, after_ms, least_rps = at.line[point], at.after_ms[point], at.least_rps[at.group[point]]
-        known = np.isfinite(at.each_ms[line])
-        hold_ms, each_ms = (np.append(0.0, table[line, known]) for table in (at.hold_ms, at.each_ms))
+    for point, first in enumerate(slowed_ms(gpu, at.base_ms, at.power_w).tolist()):
+        line, after_ms, least_rps = at.line[point], at.after_ms[point], limits.groups[at.group[point]].least_rps
+        hold_ms, each_ms = (np.append(0.0, row[np.isfinite(row)]) for row in limits.bends[line])
         last = float(at.room_ms[point])
         if least_rps > 0:
             last = min(last, float(np.interp(1000 / least_rps, each_ms, hold_ms) - after_ms))
@@ -108,11 +109,12 @@ def points_of(problem: Problem, entry: FleetEntry, data: IgniterProfiles, edges:
             rps += (1000 / np.interp(np.array(ends[:-1]) + after_ms, hold_ms, each_ms)).tolist()
     if not kept:
         return None
-    table = Points(at, of[at.group], every, *np.zeros((5, len(every)))).only(np.array(kept))
+    table = Points(at, limits, of[at.group], every, *np.zeros((5, len(every)))).only(np.array(kept))
     at, group = table.at, table.at.group
     asked_rps, share, least = np.array([(one.asked_rps, min(one.cap_rps / one.asked_rps, 1.0), max(one.least, 1))
                                         for one in groups])[group].T
-    part, most = np.minimum(np.array(rps) / asked_rps, share), np.minimum(at.limit // at.units, at.copies[group])
+    part = np.minimum(np.array(rps) / asked_rps, share)
+    most = np.minimum(limits.limit // at.units, limits.groups.copies[group])
     if not problem.fills:
         most = np.minimum(most, np.maximum(np.ceil(share / part * (1 - TOLERANCE)), least).astype(int))
     gib = [data.stated[instance.model_of(one)].memory_gib(one.batch) or 0.0 for one in table.run]
@@ -129,15 +131,15 @@ def keep_deadlines(program: Description, name: str, points: Points, x: Sequence[
     the one that is 1 if there are any. Levels of what slows replicas (neighbours, L2 utilisation, power above the cap)
     have only lower rows: a level above the true amount only makes other rows harder to keep.
     """
-    at, gpu, room_ms = points.at, points.at.gpu, points.room_ms
-    others = program.level(f"others_{name}", [(1.0, one) for one in x], 1, at.most)
+    at, gpu, room_ms = points.at, points.limits.gpu[0], points.room_ms
+    others = program.level(f"others_{name}", [(1.0, one) for one in x], 1, points.limits.most)
     shared = program.whole(f"shared_{name}", 1)  # whether a replica has neighbours
-    program.at_most([(1.0, others), (-(at.most - 1), shared)], 0)
+    program.at_most([(1.0, others), (-(points.limits.most - 1), shared)], 0)
     program.at_most([(2.0, shared), *((-1.0, one) for one in x)], 0)
-    cache = program.level(f"cache_{name}", list(zip(at.cache.tolist(), x, strict=True)), 0, _fullest(at, at.cache))
+    cache = program.level(f"cache_{name}", list(zip(at.cache.tolist(), x, strict=True)), 0, _fullest(points, at.cache))
     power, left = at.power_w / gpu.cap_w, 1 - gpu.idle_w / gpu.cap_w
     excess = program.level(f"excess_{name}", list(zip(power.tolist(), x, strict=True)), left,
-                           max(_fullest(at, power) - left, 0.0))
+                           max(_fullest(points, power) - left, 0.0))
     per_neighbour = at.kernels * gpu.delay_slope_ms / room_ms
     per_sharing = at.kernels * (gpu.delay_slope_ms + gpu.delay_intercept_ms) / room_ms
     per_cache = at.cache_ms / room_ms
@@ -147,6 +149,6 @@ def keep_deadlines(program: Description, name: str, points: Points, x: Sequence[
                          (gpu.clock_loss * gpu.cap_w, excess)], room[point], when)
 
 
-def _fullest(at: RatePoints, demand: Floats) -> float:
+def _fullest(points: Points, demand: Floats) -> float:
     """What no sum of a demand within the units of a GPU exceeds."""
-    return float((demand / at.units).max(initial=0.0)) * at.limit
+    return float((demand / points.at.units).max(initial=0.0)) * points.limits.limit

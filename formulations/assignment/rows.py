@@ -111,10 +111,10 @@ class Model:
 
     def _add_points(self, b: int, k: int, table: Points, many: int) -> int:
         """Add the replicas at points of GPUs; return the variable that counts GPUs with points."""
-        program, at, name = self.program, table.at, f"{b}_{k}_{len(self.program.rows)}"
+        program, gpu, name = self.program, table.limits, f"{b}_{k}_{len(self.program.rows)}"
         mode = program.whole(f"mode_{name}", many)
         x = [program.whole(f"x_{name}_{point}", many * most) for point, most in enumerate(table.most.tolist())]
-        for taken, limit in ((at.units, at.limit), (np.ones(len(x)), at.most), (table.memory, 1 + LOOSE)):
+        for taken, limit in ((table.at.units, gpu.limit), (np.ones(len(x)), gpu.most), (table.memory, 1 + LOOSE)):
             program.at_most([*zip(taken.astype(float).tolist(), x, strict=True), (-limit, mode)], 0)
         if many == 1:
             keep_deadlines(program, name, table, x, [self._taken(one) for one in x])

@@ -83,7 +83,7 @@ class ValueBound:
         best_rps = np.minimum(self.problem.single_rps.max(axis=1), [one.rates_rps[0] for one in self.classes])
         for file, points in enumerate(self.patterns.points):
             alone = small_patterns(points, 1, 1)
-            np.maximum.at(best_rps, points.group[alone[:, 0]], together_rps(points, alone)[:, 0])
+            np.maximum.at(best_rps, points.at.group[alone[:, 0]], together_rps(points, alone)[:, 0])
             self.patterns.add(file, alone)
         return np.array([best_rps[self.kind == one].max() * bool((best_rps[self.kind == one] > 0).all())
                          for one in range(self.kind.max() + 1)])

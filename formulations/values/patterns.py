@@ -42,7 +42,7 @@ class Patterns:
         self.problem, types = problem, problem.segments.slice_types
         pairs = [(one.slice_type, whole_gpu_patterns(problem, types[one.slice_type], one.data).points)
                  for one in problem.shareable if types[one.slice_type].profile == WHOLE]
-        pairs = [(slice_type, points) for slice_type, points in pairs if len(points.units)]
+        pairs = [(slice_type, points) for slice_type, points in pairs if len(points.at)]
         self.slice_types = np.array([slice_type for slice_type, _ in pairs], int)
         self.points, self.part = [points for _, points in pairs], part
         kinds = {one.models: number for number, one in enumerate(problem.groups)}
@@ -72,7 +72,7 @@ class Patterns:
         self.known.update(keys)
         self.file = np.append(self.file, np.full(len(members), file))
         self.members = np.concatenate([self.members, members])
-        self.of_class = np.concatenate([self.of_class, np.where(members != NONE, points.group[members], NONE)])
+        self.of_class = np.concatenate([self.of_class, np.where(members != NONE, points.at.group[members], NONE)])
         self.rps = np.concatenate([self.rps, together_rps(points, members) * self.part])
 
     def price(self, file: int, values: PlaceValues, price: float, effort: Effort, best: int,
@@ -85,7 +85,7 @@ class Patterns:
         found = best_patterns(points._replace(most=min(most, points.most)), self.choices[file], values._replace(
             value=values.value * UNITS, beside=values.beside * UNITS), int(price * UNITS), effort)
         order = np.argsort(-found.value, kind="stable")
-        classes = np.where(found.members != NONE, points.group[found.members], NONE)
+        classes = np.where(found.members != NONE, points.at.group[found.members], NONE)
         _, first = np.unique(np.sort(classes[order], axis=1), axis=0, return_index=True)
         self.add(file, found.members[order[np.sort(first)[:best]]])
         return found.most / UNITS, found.value.max(initial=0.0) / UNITS

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.formulations.pricing.mps.kernels import settle
-from provision.formulations.pricing.mps.laws import GpuLaw
 from provision.formulations.pricing.mps.tables import PointTables
 from provision.heuristics.core.state import HELD, State, account, price_of
 from provision.heuristics.core.tables import NONE, SliceTables
@@ -132,13 +131,9 @@ def holds(tables: SliceTables, slot: Slot, number: int, held: int, role: int) ->
     If so, the slot keeps the units of all replicas. If not, no harder role of its chain does either; bisection finds
     the easiest role that fails, and the slot notes it.
     """
-    one, units, columns = tables.settings[number].points, slot.members[1], tables.columns
-    law, none, nothing = tables.laws[one], tables.units[:0], columns[0, :0]
-    gpu = GpuLaw(law.unit_share, law.root, law.delay_slope_ms, law.delay_intercept_ms, law.idle_w, law.cap_w,
-                 law.clock_loss, (0.0, 0.0), (0.0, 0.0))
-    points = PointTables(  # with the fields that ``settle`` reads
-        tables.first[tables.begin[one]: tables.begin[one + 1]], none, tables.units, none, columns[0], columns[1],
-        columns[2], columns[3], columns[4], columns[5], columns[6], nothing, none, nothing, gpu, law.limit, law.most)
+    one, units = tables.settings[number].points, slot.members[1]
+    points = PointTables(tables.first[tables.begin[one]: tables.begin[one + 1]], tables.points,
+                         tables.gpu[one: one + 1], tables.limits[one, 0], tables.limits[one, 1])
     if settles(points, slot, held, role):
         for at in range(held + 1):
             units[at] = slot.members[2, at]
@@ -167,7 +162,7 @@ def settles(points: PointTables, slot: Slot, held: int, role: int) -> bool:
     for at in range(held):
         tried[at] = slot.members[1, at]
         used += tried[at]
-    if first == points.first[role, points.limit + 1] or used + points.units[first] > points.limit:
+    if first == points.first[role, points.limit + 1] or used + points.at[first].units > points.limit:
         return False
     return settle(points, roles, held + 1, tried, slot.members[3]) != NONE
 

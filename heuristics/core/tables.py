@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from provision.formulations.pricing.mps.tables import PointTables
+from provision.formulations.pricing.mps.laws import GPU
+from provision.formulations.pricing.mps.tables import POINT, PointTables
 from provision.formulations.pricing.oracle import Running, replica_of
 from provision.formulations.pricing.settings import UNLIMITED, Setting, Way, settings_of
 from provision.formulations.search.fleet import partitions_of
@@ -70,12 +71,6 @@ ROLE = np.dtype([
     ("easiest", np.int64),      # the position of the easiest role of its chain
 ])
 """A role among the others of its chain: if it finds no operating point on a slice, neither does a harder one."""
-COLUMNS = ("base_ms", "kernels", "cache_ms", "power_ms", "cache", "power_w", "room_ms")
-"""The arrays over points from which `provision.formulations.pricing.mps.kernels.settle` finds operating points."""
-SCALARS = ("unit_share", "root", "delay_slope_ms", "delay_intercept_ms", "idle_w", "cap_w", "clock_loss")
-"""The scalars of a GPU type that `settle` reads."""
-LAW = np.dtype([*((name, np.float64) for name in SCALARS), ("limit", np.int64), ("most", np.int64)])
-"""The scalars of one table."""
 
 
 class SliceTables(NamedTuple):
@@ -97,11 +92,10 @@ class SliceTables(NamedTuple):
     first, begin
         The arrays ``first`` of the tables of operating points of all settings, one below the other, padded with their
         last column; and (tables + 1,) the row at which the part of each table begins, and where the last part ends.
-    laws
-        (tables,), records of type LAW.
-    units, columns
-        (points,), the units of the points of all tables, one after the other; and (COLUMNS, points), the other arrays
-        over these points. ``first`` has indices of them.
+    points
+        The operating points of all tables, one after the other, of which ``first`` has indices.
+    gpu, limits
+        The records of the tables' GPU types; and (tables, 2), ``limit`` and ``most`` of each table.
     partitions
         (partitions, 1 + places), the fleet entry of each partition, and the types of its slices, the largest first,
         then NONE.
@@ -119,9 +113,9 @@ class SliceTables(NamedTuple):
     patterns: Ints
     first: Ints
     begin: Ints
-    laws: Records
-    units: Ints
-    columns: Floats
+    points: Records
+    gpu: Records
+    limits: Ints
     partitions: Ints
     schedule: Schedule
 
@@ -278,19 +272,18 @@ def _padded(every: Sequence[Sequence[int]]) -> Ints:
 
 
 def _joined(tables: Sequence[PointTables]) -> dict[str, Any]:
-    """The fields ``first``, ``begin``, ``laws``, ``units`` and ``columns`` of SliceTables. One record has all tables,
-    so that kernels are compiled once for any number of them.
+    """The fields ``first``, ``begin``, ``points``, ``gpu`` and ``limits`` of SliceTables. One record has all tables, so
+    that kernels are compiled once for any number of them.
     """
-    offsets = np.cumsum([0, *(len(one.units) for one in tables)])
+    offsets = np.cumsum([0, *(len(one.at) for one in tables)])
     width = max((one.first.shape[1] for one in tables), default=0)
     first = [np.pad(one.first + offset, ((0, 0), (0, width - one.first.shape[1])), "edge")
              for one, offset in zip(tables, offsets, strict=False)]
-    columns = [np.array([getattr(one, name) for name in COLUMNS]) for one in tables]
     return {
         "first": np.vstack([np.zeros((0, width), int), *first]), "begin": np.cumsum([0, *map(len, first)]),
-        "laws": np.array([(*(getattr(one.gpu, name) for name in SCALARS), one.limit, one.most) for one in tables], LAW),
-        "units": np.concatenate([np.zeros(0, int), *(one.units for one in tables)]),
-        "columns": np.hstack([np.zeros((len(COLUMNS), 0)), *columns])}
+        "points": np.concatenate([np.recarray(0, POINT), *(one.at for one in tables)]),
+        "gpu": np.concatenate([np.recarray(0, GPU), *(one.gpu for one in tables)]),
+        "limits": np.array([(one.limit, one.most) for one in tables], int).reshape(-1, 2)}
 
 
 def _chains(problem: Problem) -> Records:

@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Records = NDArray[Any]
-"""A structured array."""
+Record = Any
+"""An entry of a structured array."""
+Records = Any
+"""A structured array; its fields are attributes in kernels, and of a ``numpy.recarray``. Any: NumPy types no fields."""
 Number = TypeVar("Number", np.float64, np.int64)
 
 

@@ -8,7 +8,7 @@ alone. Then it gets what it needs beside the present neighbours, until nothing c
 import numpy as np
 
 from provision.formulations.pricing.mps.tables import PointTables
-from provision.models.base.arrays import Floats, Ints
+from provision.models.base.arrays import Floats, Ints, Record, Records
 from provision.models.base.compiled import compiled, inner
 
 NONE = -1
@@ -23,30 +23,30 @@ Kernels take it as a signed argument. If they took a flag instead, they would be
 
 
 @inner
-def clock_at(tables: PointTables, power_w: float) -> float:
+def clock_at(gpu: Records, power_w: float) -> float:
     """The clock as a fraction of its maximum, at ``power_w`` W above idle (iGniter, eq. 9)."""
-    return 1 - tables.gpu.clock_loss * max(tables.gpu.idle_w + power_w - tables.gpu.cap_w, 0.0)
+    return 1 - gpu[0].clock_loss * max(gpu[0].idle_w + power_w - gpu[0].cap_w, 0.0)
 
 
 @inner
-def delay_at(tables: PointTables, count: int) -> float:
+def delay_at(gpu: Records, count: int) -> float:
     """The extra scheduling delay of a kernel among ``count`` replicas, in ms (iGniter, eq. 6)."""
-    return tables.gpu.delay_slope_ms * count + tables.gpu.delay_intercept_ms if count > 1 else 0.0
+    return gpu[0].delay_slope_ms * count + gpu[0].delay_intercept_ms if count > 1 else 0.0
 
 
 @inner
-def busy_ms(tables: PointTables, point: int, count: int, cache: float, power_w: float, rounded: float) -> float:
+def busy_ms(gpu: Records, point: Record, count: int, cache: float, power_w: float, rounded: float) -> float:
     """Time of a batch at a point at full clock, in ms, among ``count`` replicas.
 
     The others have a cache demand of ``cache`` and a power of ``power_w`` W. The result is rounded up (for plans) if
     ``rounded`` is ROUNDED, and down (for bounds) if it is -ROUNDED. The kernel contains no division: the check for a
     zero divisor would double its time.
     """
-    alone_ms = tables.base_ms[point] + tables.kernels[point] * delay_at(tables, count)
+    alone_ms = point.base_ms + point.kernels * delay_at(gpu, count)
     if count == 1:
         return alone_ms
-    by_cache_ms = tables.cache_ms[point] * _combined(tables.gpu.root, cache, tables.cache[point], rounded)
-    by_power_ms = tables.power_ms[point] * _combined(tables.gpu.root, power_w, tables.power_w[point], rounded)
+    by_cache_ms = point.cache_ms * _combined(gpu[0].root, cache, point.cache, rounded)
+    by_power_ms = point.power_ms * _combined(gpu[0].root, power_w, point.power_w, rounded)
     return alone_ms + by_cache_ms + by_power_ms
 
 
@@ -89,14 +89,12 @@ def settle(tables: PointTables, members: Ints, size: int, units: Ints, points: I
     while True:
         total, cache, power_w = 0, 0.0, 0.0
         for at in range(size):
-            point = tables.first[members[at], units[at]]
-            if point == tables.first[members[at], limit + 1]:
+            points[at] = tables.first[members[at], units[at]]
+            if points[at] == tables.first[members[at], limit + 1]:
                 return NONE
-            points[at] = point
-            units[at] = tables.units[point]
-            total += units[at]
-            cache += tables.cache[point]
-            power_w += tables.power_w[point]
+            here = tables.at[points[at]]
+            units[at] = here.units
+            total, cache, power_w = total + here.units, cache + here.cache, power_w + here.power_w
         if total > limit or size > tables.most:
             return NONE
         grown, changed = False, True
@@ -104,15 +102,15 @@ def settle(tables: PointTables, members: Ints, size: int, units: Ints, points: I
             changed = False
             for at in range(size):
                 point, end = points[at], tables.first[members[at], units[at] + 1]
-                others, beside_w = cache - tables.cache[point], power_w - tables.power_w[point]
+                others, beside_w = cache - tables.at[point].cache, power_w - tables.at[point].power_w
                 while point < end and not holds(tables, point, size, others, beside_w, ROUNDED):
                     point += 1
                 if point == end:
                     units[at] += 1
                     grown = True
                 elif point != points[at]:
-                    cache += tables.cache[point] - tables.cache[points[at]]
-                    power_w += tables.power_w[point] - tables.power_w[points[at]]
+                    cache += tables.at[point].cache - tables.at[points[at]].cache
+                    power_w += tables.at[point].power_w - tables.at[points[at]].power_w
                     points[at] = point
                     changed = True
         if not grown:
@@ -152,12 +150,12 @@ def relax(tables: PointTables, members: Ints, size: int, by_units: Ints, by_powe
         changed = False
         cache, power_w = 0.0, 0.0
         for at in range(size):
-            cache += tables.least_cache[by_power[at]]
-            power_w += tables.power_w[tables.by_power[by_power[at]]]
+            cache += tables.at[by_power[at]].least_cache
+            power_w += tables.at[tables.at[by_power[at]].by_power].power_w
         total = 0
         for at in range(size):
-            others = cache - tables.least_cache[by_power[at]]
-            beside_w = power_w - tables.power_w[tables.by_power[by_power[at]]]
+            others = cache - tables.at[by_power[at]].least_cache
+            beside_w = power_w - tables.at[tables.at[by_power[at]].by_power].power_w
             end = tables.first[members[at], tables.limit + 1]
             point = by_units[at]
             while point < end and not holds(tables, point, size, others, beside_w, -ROUNDED):
@@ -165,9 +163,9 @@ def relax(tables: PointTables, members: Ints, size: int, by_units: Ints, by_powe
             if point == end:
                 return NONE
             by_units[at] = point
-            total += tables.units[point]
+            total += tables.at[point].units
             place = by_power[at]
-            while place < end and not holds(tables, tables.by_power[place], size, others, beside_w, -ROUNDED):
+            while place < end and not holds(tables, tables.at[place].by_power, size, others, beside_w, -ROUNDED):
                 place += 1
             if place == end:
                 return NONE
@@ -186,9 +184,10 @@ def holds(tables: PointTables, point: int, count: int, cache: float, power_w: fl
     The others together have the cache demand ``cache`` and the power ``power_w`` in W. With ``rounded`` = ROUNDED the
     limits are those of plans; with -ROUNDED they are the looser limits of bounds.
     """
-    room_ms = tables.room_ms[point] if rounded > 0 else tables.loose_ms[point]
-    clock = clock_at(tables, power_w + tables.power_w[point])
-    return clock > 0 and busy_ms(tables, point, count, cache, power_w, rounded) <= clock * room_ms
+    here = tables.at[point]
+    room_ms = here.room_ms if rounded > 0 else here.loose_ms
+    clock = clock_at(tables.gpu, power_w + here.power_w)
+    return clock > 0 and busy_ms(tables.gpu, here, count, cache, power_w, rounded) <= clock * room_ms
 
 
 @compiled
@@ -224,19 +223,14 @@ def arrange(tables: PointTables, members: Ints, size: int, units: Ints, points: 
         return settled
     least_cache, least_w = np.empty(size), np.empty(size)
     for at in range(size):
-        least_cache[at] = tables.least_cache[by_power[at]]
-        least_w[at] = tables.power_w[tables.by_power[by_power[at]]]
-    return _tried(tables, members[:size], points, by_units, tables.limit - total, least_cache, least_w)
+        least_cache[at] = tables.at[by_power[at]].least_cache
+        least_w[at] = tables.at[tables.at[by_power[at]].by_power].power_w
+    return _tried(tables, members, size, points, by_units, tables.limit - total, least_cache, least_w)
 
 
 @inner
 def _tried(
-    tables: PointTables,
-    members: Ints,
-    points: Ints,
-    by_units: Ints,
-    spare: int,
-    least_cache: Floats,
+    tables: PointTables, members: Ints, size: int, points: Ints, by_units: Ints, spare: int, least_cache: Floats,
     least_w: Floats,
 ) -> int:
     """Do the trying of ``arrange``, by depth-first search over the points from ``by_units`` on, and return its result.
@@ -244,20 +238,20 @@ def _tried(
     The points may together take ``spare`` more units than those of ``by_units``. A member without a point yet counts
     with its ``least_cache`` and ``least_w``, both (members,).
     """
-    size, total = len(members), 0
-    depth, taken, tries, answer = 0, 0, 0, NONE
-    cache, power_w = np.zeros(size + 1), np.zeros(size + 1)
+    total, depth, taken, tries, answer = 0, 0, 0, 0, NONE
+    cache, power_w = np.empty(size + 1), np.empty(size + 1)
+    cache[0] = power_w[0] = 0.0
     for at in range(size):
-        total += tables.units[by_units[at]]
+        total += tables.at[by_units[at]].units
         cache[0] += least_cache[at]
         power_w[0] += least_w[at]
     points[0] = by_units[0] - 1
     while depth >= 0:
         if points[depth] >= by_units[depth]:
-            taken -= tables.units[points[depth]] - tables.units[by_units[depth]]
+            taken -= tables.at[points[depth]].units - tables.at[by_units[depth]].units
         points[depth] += 1
         one, point = members[depth], points[depth]
-        extra = tables.units[point] - tables.units[by_units[depth]] if point < len(tables.units) else spare + 1
+        extra = tables.at[point].units - tables.at[by_units[depth]].units if point < len(tables.at) else spare + 1
         if point == tables.first[one, tables.limit + 1] or taken + extra > spare:
             depth -= 1
             continue
@@ -265,15 +259,14 @@ def _tried(
         tries += 1
         if tries > TRIES:
             return UNKNOWN
-        cache[depth + 1] = cache[depth] + tables.cache[point] - least_cache[depth]
-        power_w[depth + 1] = power_w[depth] + tables.power_w[point] - least_w[depth]
-        brought = size, cache[depth + 1], power_w[depth + 1]
-        if not all_hold(tables, points[: depth + 1], *brought, -ROUNDED):
+        cache[depth + 1] = cache[depth] + tables.at[point].cache - least_cache[depth]
+        power_w[depth + 1] = power_w[depth] + tables.at[point].power_w - least_w[depth]
+        if not all_hold(tables, points, depth + 1, size, cache[depth + 1], power_w[depth + 1], -ROUNDED):
             continue
         if depth + 1 < size:
             depth += 1
             points[depth] = by_units[depth] - 1
-        elif all_hold(tables, points[:size], *brought, ROUNDED):
+        elif all_hold(tables, points, size, size, cache[size], power_w[size], ROUNDED):
             return total + taken
         else:
             answer = UNKNOWN
@@ -281,11 +274,14 @@ def _tried(
 
 
 @inner
-def all_hold(tables: PointTables, points: Ints, count: int, cache: float, power_w: float, rounded: float) -> bool:
-    """Whether all ``points`` keep SLO and rate among ``count`` replicas with the total demands ``cache`` and
-    ``power_w``.
+def all_hold(
+    tables: PointTables, points: Ints, first: int, count: int, cache: float, power_w: float, rounded: float
+) -> bool:
+    """Whether the ``first`` ones of some points keep SLO and rate among ``count`` replicas with the total demands
+    ``cache`` and ``power_w``.
     """
-    for point in points:
-        if not holds(tables, point, count, cache - tables.cache[point], power_w - tables.power_w[point], rounded):
+    for at in range(first):
+        here = tables.at[points[at]]
+        if not holds(tables, points[at], count, cache - here.cache, power_w - here.power_w, rounded):
             return False
     return True

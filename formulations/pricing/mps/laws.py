@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.models.base.arrays import Floats
+from provision.models.base.arrays import Floats, Record, Records
 from provision.models.base.errors import InputError
 from provision.models.performance import colocation, igniter
 from provision.models.performance.catalogue import PerformanceFile
@@ -47,27 +47,18 @@ class Grid(NamedTuple):
     burden: Floats
 
 
-class GpuLaw(NamedTuple):
-    """The scalars of a GPU type in the law.
+GPU = np.dtype([(name, np.float64) for name in (
+    "unit_share", "root", "delay_slope_ms", "delay_intercept_ms", "idle_w", "cap_w", "clock_loss", "usual_cache",
+    "usual_w", "slows_cache", "slows_w")])
+"""The scalars of a GPU type in the law.
 
-    ``root`` is 1 / r. ``clock_loss`` is the part of the clock that is lost per W above the power cap. ``usual`` are
-    typical demands of a replica for the two resources. ``slows`` is for each resource how much a unit of demand slows a
-    neighbour, as a fraction. ``usual`` and ``slows`` only guide searches.
-    """
+``root`` is 1 / r. ``clock_loss`` is the part of the clock that is lost per W above the power cap. ``usual_cache`` and
+``usual_w`` are typical demands of a replica for the two resources. ``slows_cache`` and ``slows_w`` are how much a unit
+of each demand slows a neighbour, as a fraction. These four only guide searches.
+"""
 
-    unit_share: float
-    root: float
-    delay_slope_ms: float
-    delay_intercept_ms: float
-    idle_w: float
-    cap_w: float
-    clock_loss: float
-    usual: tuple[float, float]
-    slows: tuple[float, float]
-
-
-Law = tuple[dict[str, Grid], GpuLaw]
-"""How models slow each other down on a GPU type: the Grid of each model, and the scalars of the GPU type."""
+Law = tuple[dict[str, Grid], Records]
+"""How models slow each other down on a GPU type: the Grid of each model, and one record GPU."""
 
 
 def law_of(data: PerformanceFile, models: Collection[str], partly_filled: bool) -> Law:
@@ -91,7 +82,7 @@ def _law(data: PerformanceData, models: Collection[str], partly_filled: bool) ->
     raise NotImplementedError(f"no law of interference for performance data {data.name}")
 
 
-def slowed_ms(gpu: GpuLaw, busy_ms: Floats, power_w: Floats) -> Floats:
+def slowed_ms(gpu: Record, busy_ms: Floats, power_w: Floats) -> Floats:
     """Times in ms at the clock that replicas with a power of ``power_w`` W above idle leave, from times at full clock;
     infinite where no clock remains.
     """
@@ -104,14 +95,12 @@ def _igniter_law(data: igniter.IgniterProfiles, models: Collection[str], partly_
     """iGniter's model as a Law."""
     hardware = data.hardware
     clock_loss = -hardware.clock_slope_mhz_per_w / hardware.max_clock_mhz
-    gpu = GpuLaw(
-        hardware.unit_share, 1.0, hardware.scheduling_slope_ms, hardware.scheduling_intercept_ms,
-        hardware.idle_power_w, hardware.power_cap_w, clock_loss, usual=(0.1, 30.0), slows=(0.2, clock_loss),
-    )
+    gpu = _record(hardware.unit_share, 1.0, hardware.scheduling_slope_ms, hardware.scheduling_intercept_ms,
+                  hardware.idle_power_w, hardware.power_cap_w, clock_loss, 0.1, 30.0, 0.2, clock_loss)
     sensitivity = float(np.mean([one.cache_sensitivity for one in data.models.values()]))
     grids = {}
     for model in models:
-        terms = igniter.solo_terms(data, model, *_axes(gpu.unit_share, data.max_batch))
+        terms = igniter.solo_terms(data, model, *_axes(hardware.unit_share, data.max_batch))
         if partly_filled:
             terms = igniter.most_demanding(terms, axis=1)
         base_ms = terms.scheduling_ms + terms.active_ms
@@ -123,7 +112,7 @@ def _igniter_law(data: igniter.IgniterProfiles, models: Collection[str], partly_
             power_ms=np.zeros_like(base_ms),
             cache=terms.cache,
             power_w=terms.power_w,
-            alone_ms=slowed_ms(gpu, base_ms, terms.power_w),
+            alone_ms=slowed_ms(gpu[0], base_ms, terms.power_w),
             load_ms=terms.load_ms,
             after_ms=terms.feedback_ms,
             burden=sensitivity * terms.cache + clock_loss * terms.power_w,
@@ -164,16 +153,16 @@ def _colocation_law(data: colocation.Colocation, models: Collection[str], partly
         )
         for model, one in terms.items()
     }
-    return grids, GpuLaw(data.unit_share, 1 / data.norm_order, 0.0, 0.0, 0.0, 0.0, 0.0,
-                         usual=_positive(usual), slows=_positive(slows))
+    # A 0 means that no replica demands the resource, so any scale is right.
+    guides = (np.where(pair > 0, pair, 1.0) for pair in (usual, slows))
+    return grids, _record(data.unit_share, 1 / data.norm_order, *np.zeros(5), *np.concatenate([*guides]))
+
+
+def _record(*scalars: float) -> Records:
+    """(1,) the record GPU with some values."""
+    return np.rec.array([scalars], GPU)
 
 
 def _axes(unit_share: float, max_batch: int) -> tuple[Floats, Floats]:
     """All batches, and all SM shares as a column."""
     return np.arange(1.0, max_batch + 1), shares_of(unit_share)[:, None]
-
-
-def _positive(pair: Floats) -> tuple[float, float]:
-    """Two numbers, with 1 in place of 0. A 0 means that no replica demands the resource, so any scale is right."""
-    first, second = np.where(pair > 0, pair, 1.0)
-    return float(first), float(second)

@@ -5,101 +5,72 @@ A knapsack takes a given number of offers within the units of the GPU. ``best_se
 limits what the replicas of one class are worth together.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from provision.formulations.pricing.mps.rate_points import RatePoints
-from provision.models.base.arrays import Floats, Ints
+from provision.models.base.arrays import Floats, Ints, Record, Records
 from provision.models.base.compiled import inner
 
-SLIGHT = 1e-9
-"""The rounding error of sums of cache demand and of power (W)."""
+NODE = np.dtype([*((name, np.int64) for name in ("replicas", "first", "end")), *((name, np.float64) for name in (
+    "least_cache", "most_cache", "least_w", "most_w", "cache_price", "price_w"))])
+"""A number of ``replicas`` whose total cache demand and total power (W) lie in ranges; where its options begin and end
+in a list of options; and the multipliers to begin with.
+"""
 
-Range = tuple[float, float]
-"""The lower and the upper end of a quantity."""
 
-
-class Node(NamedTuple):
-    """``size`` replicas whose total cache demand and total power (W) lie in ranges, and the multipliers to begin with.
+def root_nodes(points: RatePoints, options: int) -> Records:
+    """The nodes that together hold all patterns: for each number of replicas, one with power below the power cap, and
+    one above it. Each has all ``options``.
     """
-
-    size: int
-    cache: Range
-    power_w: Range
-    cache_price: float
-    power_price: float
-
-
-@inner
-def most_together(points: RatePoints, demand: Floats) -> Floats:
-    """(counts,) an upper bound on the total demand of 0, 1, ... points that fit the units of the GPU together."""
-    most = np.full(points.limit + 1, -np.inf)
-    for at in range(len(demand)):
-        most[points.units[at]] = max(most[points.units[at]], demand[at])
-    together = np.full((points.most + 1, points.limit + 1), -np.inf)
-    together[0] = 0.0
-    for count in range(1, points.most + 1):
-        for units in range(1, points.limit + 1):
-            for own in range(1, units + 1):
-                together[count, units] = max(together[count, units], together[count - 1, units - own] + most[own])
-    return together[:, points.limit] * (1 + SLIGHT) + SLIGHT
+    replicas = np.repeat(np.flatnonzero(points.together[0, 1:] > 0) + 1, 2)
+    nodes = np.rec.array(np.zeros(len(replicas), NODE))
+    full_w = np.maximum(points.gpu.cap_w - points.gpu.idle_w, 0.0)
+    nodes.replicas, nodes.end, (nodes.most_cache, most_w) = replicas, options, points.together[:, replicas]
+    nodes.most_w[::2] = nodes.least_w[1::2] = full_w
+    nodes.most_w[1::2] = np.maximum(most_w[1::2], full_w)
+    return nodes
 
 
 @inner
-def root_nodes(points: RatePoints) -> list[Node]:
-    """The nodes that together hold all patterns: for each number of replicas, with power below the power cap, and above
-    it.
-    """
-    found = [Node(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)][:0]
-    full_w = max(points.gpu.cap_w - points.gpu.idle_w, 0.0)
-    cache, power_w = most_together(points, points.cache), most_together(points, points.power_w)
-    for count in range(1, points.most + 1 if len(points.units) else 1):
-        for least_w, most_w in ((0.0, full_w), (full_w, max(power_w[count], full_w))):
-            found.append(Node(count, (0.0, max(cache[count], 0.0)), (least_w, most_w), 0.0, 0.0))
-    return found
-
-
-@inner
-def halves(points: RatePoints, node: Node) -> tuple[Node, Node]:
+def write_halves(points: RatePoints, node: Record, one: Record, other: Record) -> None:
     """Cut a node in two along the range that slows replicas more. Power below the power cap slows nobody."""
-    cache, power_w = node.cache, node.power_w
-    capped = power_w[0] + points.gpu.idle_w >= points.gpu.cap_w
-    slower = _spread(points, power_w) * points.gpu.slows[1] if capped else 0.0
-    if _spread(points, cache) * points.gpu.slows[0] >= slower:
-        middle = _middle(points, cache)
-        return (Node(node.size, (cache[0], middle), power_w, node.cache_price, node.power_price),
-                Node(node.size, (middle, cache[1]), power_w, node.cache_price, node.power_price))
-    middle = _middle(points, power_w)
-    return (Node(node.size, cache, (power_w[0], middle), node.cache_price, node.power_price),
-            Node(node.size, cache, (middle, power_w[1]), node.cache_price, node.power_price))
+    gpu = points.gpu[0]
+    for half in (one, other):
+        half.replicas, half.first, half.end = node.replicas, node.first, node.end
+        half.cache_price, half.price_w = node.cache_price, node.price_w
+        half.least_cache, half.most_cache = node.least_cache, node.most_cache
+        half.least_w, half.most_w = node.least_w, node.most_w
+    root, slower = gpu.root, 0.0
+    if node.least_w + gpu.idle_w >= gpu.cap_w:
+        slower = (node.most_w ** root - node.least_w ** root) * gpu.slows_w
+    if (node.most_cache ** root - node.least_cache ** root) * gpu.slows_cache >= slower:
+        one.most_cache = other.least_cache = _middle(root, node.least_cache, node.most_cache)
+    else:
+        one.most_w = other.least_w = _middle(root, node.least_w, node.most_w)
 
 
 @inner
-def _spread(points: RatePoints, side: Range) -> float:
-    """How much more the upper end of a range slows replicas than the lower end."""
-    return side[1] ** points.gpu.root - side[0] ** points.gpu.root
+def _middle(root: float, least: float, most: float) -> float:
+    """The demand that slows replicas halfway between two demands."""
+    return ((least ** root + most ** root) / 2) ** (1 / root)
 
 
 @inner
-def _middle(points: RatePoints, side: Range) -> float:
-    """The demand that slows replicas halfway between the ends of a range."""
-    return ((side[0] ** points.gpu.root + side[1] ** points.gpu.root) / 2) ** (1 / points.gpu.root)
-
-
-@inner
-def best_set(units: Ints, values: Floats, count: int, limit: int) -> tuple[float, Ints]:
+def best_set(offers: Records, values: Floats, count: int, limit: int) -> tuple[float, Ints]:
     """The highest value of exactly ``count`` offers in at most ``limit`` units, minus infinity if there are none; and
     the offers that attain it. Offers have 1 to ``limit`` units.
 
     Offers may repeat. So an offer is left out if another has no more units and no lower value.
     """
-    best, last = np.empty((count + 1, limit + 1)), np.zeros((count + 1, limit + 1), np.int64)
-    best[:], of_units = -np.inf, np.full(limit + 1, -1)
-    for at in range(len(units)):
-        if of_units[units[at]] < 0 or values[at] > values[of_units[units[at]]]:
-            of_units[units[at]] = at
-    best[0], fewer = 0, -1
+    best, last = nothing(count + 1, limit + 1), np.empty((count + 1, limit + 1), np.int64)
+    of_units = np.empty(limit + 1, np.int64)
+    for units in range(limit + 1):
+        of_units[units] = -1
+    for at in range(len(offers)):
+        same = of_units[offers[at].units]
+        if same < 0 or values[at] > values[same]:
+            of_units[offers[at].units] = at
+    fewer = -1
     for need in range(1, limit + 1):
         at = of_units[need]
         if at < 0 or (fewer >= 0 and values[at] <= values[fewer]):
@@ -113,13 +84,13 @@ def best_set(units: Ints, values: Floats, count: int, limit: int) -> tuple[float
     chosen, total = np.empty(count if best[count, limit] > -np.inf else 0, np.int64), limit
     for place in range(len(chosen)):
         chosen[place] = last[count - place, total]
-        total -= units[chosen[place]]
+        total -= offers[chosen[place]].units
     return best[count, limit], chosen
 
 
 @inner
-def fill(units: Ints, values: Floats, beside: Floats, of_class: Ints, together: Floats, copies: Ints, best: Floats,
-         more: Floats) -> None:
+def fill(offers: Records, values: Floats, beside: Floats, together: Floats, copies: Ints, best: Floats, more: Floats
+         ) -> None:
     """Fill two tables with bounds on the values of n offers in at most u units; minus infinity if there are none.
 
     Entry [o, n, u] of ``best`` is the most that n offers with index o or more are worth in u units, with the joint
@@ -128,41 +99,41 @@ def fill(units: Ints, values: Floats, beside: Floats, of_class: Ints, together: 
 
     Parameters
     ----------
-    units, values, beside
-        (offers,) the units of the offers, their values, and their values once the limit of their class is reached.
-    of_class
-        (offers,) the class of each offer, -1 where no limit holds. Offers of one class stand together.
+    offers, values, beside
+        (offers,) the offers, of which those of one class stand together; their values; and their values once the limit
+        of their class is reached.
     together, copies
         (classes,) the replicas of a class are together worth at most ``together`` plus their values ``beside``; and the
         most replicas of a class.
     """
     _, counts, limits = best.shape
-    later, end = _nothing(counts, limits), len(units)
+    later, end = nothing(counts, limits), len(offers)
     while end > 0:
-        begin, one = end - 1, of_class[end - 1]
-        while begin > 0 and of_class[begin - 1] == one:
+        begin, one = end - 1, offers[end - 1].limited
+        while begin > 0 and offers[begin - 1].limited == one:
             begin -= 1
         for at in range(end - 1, begin - 1, -1):
             _copy(later if at == end - 1 else best[at + 1], best[at])
-            _take(best[at], units[at], values[at])
+            _take(best[at], offers[at].units, values[at])
         if one < 0:
             later = best[begin]
         else:
-            at_values, at_beside = _nothing(counts, limits), _nothing(counts, limits)
+            at_values, at_beside = nothing(counts, limits), nothing(counts, limits)
             _copy(later, more[one])
-            _take_all(units[begin:end], values[begin:end], at_values)
-            _take_all(units[begin:end], beside[begin:end], at_beside)
-            _take_all(units[begin:end], beside[begin:end], more[one])
+            _take_all(offers[begin:end], values[begin:end], at_values)
+            _take_all(offers[begin:end], beside[begin:end], at_beside)
+            _take_all(offers[begin:end], beside[begin:end], more[one])
             later = _joined(later, at_values, at_beside, together[one], copies[one])
         end = begin
 
 
 @inner
-def _nothing(counts: int, limits: int) -> Floats:
+def nothing(counts: int, limits: int) -> Floats:
     """A table in which no number of offers has a value, except 0 offers."""
-    table = np.full((counts, limits), -np.inf)
-    for units in range(limits):
-        table[0, units] = 0.0
+    table = np.empty((counts, limits))
+    for number in range(counts):
+        for units in range(limits):
+            table[number, units] = -np.inf if number else 0.0
     return table
 
 
@@ -184,11 +155,13 @@ def _take(table: Floats, units: int, value: float) -> None:
 
 
 @inner
-def _take_all(units: Ints, values: Floats, table: Floats) -> None:
+def _take_all(offers: Records, values: Floats, table: Floats) -> None:
     """Allow all offers any number of times in ``table``."""
-    most = np.full(table.shape[1], -np.inf)
-    for at in range(len(units)):
-        most[units[at]] = max(most[units[at]], values[at])
+    most = np.empty(table.shape[1])
+    for need in range(len(most)):
+        most[need] = -np.inf
+    for at in range(len(offers)):
+        most[offers[at].units] = max(most[offers[at].units], values[at])
     for need in range(1, len(most)):
         if most[need] > -np.inf:
             _take(table, need, most[need])
@@ -200,7 +173,9 @@ def _joined(later: Floats, own: Floats, beside: Floats, most: float, copies: int
 
     ``own`` [n, u] are the highest sums of its offers' values, and ``beside`` those of their values ``beside``.
     """
-    (counts, limits), joined = own.shape, later.copy()
+    counts, limits = own.shape
+    joined = np.empty((counts, limits))
+    _copy(later, joined)
     for number in range(1, min(counts, copies + 1)):
         before = -np.inf
         for units in range(1, limits):

@@ -11,9 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.formulations.pricing.mps.kernels import ROUNDED
-from provision.formulations.pricing.mps.nodes import SLIGHT, Node
-from provision.formulations.pricing.mps.rate_points import RatePoints, carried_rps, gpu_ms
-from provision.models.base.arrays import Floats, Ints
+from provision.formulations.pricing.mps.rate_points import SLIGHT, RatePoints, carried_rps, gpu_ms, steps_to
+from provision.models.base.arrays import Floats, Ints, Record, Records
 from provision.models.base.compiled import compiled, inner
 from provision.models.base.tolerances import FORGIVEN
 
@@ -67,26 +66,24 @@ def padded(levels: Sequence[Floats]) -> Floats:
     return np.stack([np.append(one, one[-1] * (1 + 0.01 * np.arange(1, width - len(one) + 1))) for one in levels])
 
 
-class Offers(NamedTuple):
-    """The options in a node, in the reverse order of its Choices. ``value`` (offers,) are their highest values in the
-    node, ``beside`` the highest once the limit of the class is reached, ``limited`` the class if its joint value is
-    limited (else -1), and ``one`` the number of the option among the Choices.
-    """
-
-    units: Ints
-    value: Floats
-    beside: Floats
-    cache: Floats
-    power_w: Floats
-    limited: Ints
-    one: Ints
+OFFER = np.dtype([
+    ("option", np.int64),    # its number among the Choices
+    ("at", np.int64),        # its first point
+    ("units", np.int64),
+    ("limited", np.int64),   # its class if the joint value of the class is limited, else -1
+    ("value", np.float64),   # its highest value in the node
+    ("beside", np.float64),  # its highest value once the limit of its class is reached
+    ("least", np.float64),   # its least value in the node
+    ("cache", np.float64),
+    ("power_w", np.float64),
+])
+"""An option in a node."""
 
 
 class Choices(NamedTuple):
     """Operating points by option: option o has the points ``order[first[o] : first[o + 1]]``. Options are sorted by
-    kind, then by units. The Choices of a node have only the points that are the most valuable of their option somewhere
-    in the node. ``copies`` (classes,) limits the replicas of a class in a pattern, if the class shares no option with
-    others.
+    kind, then by units. ``copies`` (classes,) limits the replicas of a class in a pattern, if the class shares no
+    option with others.
     """
 
     order: Ints
@@ -98,12 +95,14 @@ def choices_of(points: RatePoints, kind: Ints, copies: Ints | None = None, among
     """The options of some points. Classes of the same ``kind`` (classes,) share options; ``copies`` (classes,) may
     limit the replicas of a class that shares none. Only the points ``among`` are used, by default all.
     """
-    among = np.arange(len(points.units)) if among is None else among
-    keys = np.stack([kind[points.group], points.units, points.model, points.batch])[:, among]
+    at = points.at
+    among = np.arange(len(at)) if among is None else among
+    keys = np.stack([kind[at.group], at.units, at.model, at.batch])[:, among]
     alike, option = np.unique(keys, axis=1, return_inverse=True)
     order = np.argsort(option.ravel(), kind="stable")
     first = np.searchsorted(option.ravel()[order], np.arange(alike.shape[1] + 1))
-    return Choices(among[order], first, np.full(len(kind), points.most) if copies is None else copies)
+    copies = np.full(len(kind), points.most) if copies is None else np.ascontiguousarray(copies)
+    return Choices(among[order], first, copies)
 
 
 @compiled
@@ -111,72 +110,48 @@ def value_at(rps: Floats, value: Floats, rate_rps: float) -> float:
     """The value of a replica that carries a rate; ``rps`` and ``value`` (levels,) begin at 0."""
     if rate_rps >= rps[-1]:
         return float(value[-1])
-    at = np.searchsorted(rps, rate_rps, side="right") - 1
+    at = steps_to(rps, rate_rps) - 1
     return float(value[at] + (value[at + 1] - value[at]) * (rate_rps - rps[at]) / (rps[at + 1] - rps[at]))
 
 
 @inner
-def offers_in(points: RatePoints, choices: Choices, values: PlaceValues, node: Node) -> tuple[Choices, Offers]:
-    """The undominated options in a node, and the offers that they make. An option dominates another one if it has no
+def offers_in(points: RatePoints, choices: Choices, values: PlaceValues, options: Ints, node: Record) -> Records:
+    """The undominated ones of some options in a node, the last ones first. An option dominates another one if it has no
     more units, cache demand and power, its least value in the node is no less than the other's highest, and the two
     have one class, or its class has no limit on replicas or on joint value.
     """
-    order, first, kept = np.empty(len(choices.order), np.int64), np.zeros(len(choices.first), np.int64), 0
-    ats, taken, highest = np.empty(len(first), np.int64), np.empty((len(first), 3)), np.empty((2, len(first)))
-    most, least, least_w = np.empty(len(choices.order)), np.inf, np.inf
-    for option in range(len(first) - 1):
-        at = choices.order[choices.first[option]]
-        least, least_w = min(least, points.cache[at]), min(least_w, points.power_w[at])
-    least, least_w = (node.size - 1) * least, (node.size - 1) * least_w
-    for option in range(len(first) - 1):
-        begin, end = choices.first[option], choices.first[option + 1]
-        at = choices.order[begin]
-        cache, power_w = points.cache[at], points.power_w[at]
-        if (points.units[at] + node.size - 1 > points.limit or cache + least > node.cache[1] + SLIGHT
-                or power_w + least_w > node.power_w[1] + SLIGHT):
+    least, least_w, end = np.inf, np.inf, len(options)
+    found = np.empty(end + 1, OFFER)
+    for option in options:
+        at = points.at[choices.order[choices.first[option]]]
+        least, least_w = min(least, at.cache), min(least_w, at.power_w)
+    least, least_w = (node.replicas - 1) * least, (node.replicas - 1) * least_w
+    for option in options:
+        first = choices.order[choices.first[option]]
+        at, one = points.at[first], found[end]
+        if (at.units + node.replicas - 1 > points.limit or at.cache + least > node.most_cache + SLIGHT
+                or at.power_w + least_w > node.most_w + SLIGHT):
             continue
-        busy, top, beside = gpu_ms(points, at, node.size, node.cache[0], node.power_w[0], -ROUNDED), 0.0, 0.0
-        for which in range(begin, end):
-            one = choices.order[which]
-            carried = carried_rps(points, one, busy)
-            most[which] = worth_of(points, values.rps, values.value, one, carried)
-            top = max(top, most[which])
-            if values.together[points.group[one]] < np.inf:
-                beside = worth_of(points, values.rps, values.beside, one, carried)
-        if top <= 0 or _beaten(points, choices, values, at, top, taken[:kept], ats):
+        busy = gpu_ms(points, at, node.replicas, node.least_cache, node.least_w, -ROUNDED)
+        chosen, one.value = best_point(points, choices, values, option, busy)
+        one.at, one.units, one.cache, one.power_w = first, at.units, at.cache, at.power_w
+        one.option, one.beside, one.limited = option, 0.0, -1
+        if values.together[at.group] < np.inf:
+            one.limited = at.group
+            one.beside = worth_of(points, values.rps, values.beside, chosen, busy)
+        if one.value <= 0 or _beaten(points, choices, values, one, found[end + 1:]):
             continue
-        busy, lowest = gpu_ms(points, at, node.size, node.cache[1], node.power_w[1], ROUNDED), 0.0
-        for which in range(begin, end):
-            if most[which] > lowest:
-                one = choices.order[which]
-                lowest = max(lowest, worth_of(points, values.rps, values.value, one, carried_rps(points, one, busy)))
-        many = first[kept]
-        for which in range(begin, end):
-            if most[which] >= lowest and most[which] > 0:
-                order[many], many = choices.order[which], many + 1
-        ats[kept], highest[0, kept], highest[1, kept] = at, top, beside
-        taken[kept, 0], taken[kept, 1], taken[kept, 2] = lowest, cache, power_w
-        kept += 1
-        first[kept] = many
-    narrowed = Choices(order[:first[kept]].copy(), first[:kept + 1].copy(), choices.copies)
-    offers = Offers(np.empty(kept, np.int64), np.empty(kept), np.empty(kept), np.empty(kept), np.empty(kept),
-                    np.full(kept, -1), np.empty(kept, np.int64))
-    for one in range(kept):
-        option = kept - 1 - one
-        at = ats[option]
-        offers.one[one], offers.units[one] = option, points.units[at]
-        offers.cache[one], offers.power_w[one] = points.cache[at], points.power_w[at]
-        if values.together[points.group[at]] < np.inf:
-            offers.limited[one] = points.group[at]
-        offers.value[one], offers.beside[one] = highest[0, option], highest[1, option]
-    return narrowed, offers
+        busy = gpu_ms(points, at, node.replicas, node.most_cache, node.most_w, ROUNDED)
+        _, one.least = best_point(points, choices, values, option, busy)
+        end -= 1
+    return found[end + 1:]
 
 
 @inner
-def worth_of(points: RatePoints, rps: Floats, value: Floats, at: int, carried: float) -> float:
-    """The value of a point that carries some requests/s, within the limits of bounds; 0 if these are 0."""
-    one = points.group[at]
-    carried = min(carried, points.most_rps[one])
+def worth_of(points: RatePoints, rps: Floats, value: Floats, at: int, busy: float) -> float:
+    """The value of a point whose batches take ``busy`` ms, within the limits of bounds; 0 if it carries nothing."""
+    one = points.at[at].group
+    carried = min(carried_rps(points, at, busy), points.groups[one].most_rps)
     return value_at(rps[one], value[one], carried) if carried > 0 else 0.0
 
 
@@ -187,26 +162,22 @@ def best_point(points: RatePoints, choices: Choices, values: PlaceValues, option
     chosen, most = choices.order[choices.first[option]], 0.0
     for which in range(choices.first[option], choices.first[option + 1]):
         one = choices.order[which]
-        value = worth_of(points, values.rps, values.value, one, carried_rps(points, one, busy))
+        value = worth_of(points, values.rps, values.value, one, busy)
         if value > most:
             chosen, most = one, value
     return chosen, most
 
 
 @inner
-def _beaten(points: RatePoints, choices: Choices, values: PlaceValues, at: int, top: float, taken: Floats, ats: Ints
-            ) -> bool:
-    """Whether another option dominates an option with the highest value ``top``. ``taken`` (others, 3) are the others'
-    least values, cache demands and power; ``at`` and ``ats`` are the first points of the option and of the others.
-    """
-    cache, power_w, one = points.cache[at], points.power_w[at], points.group[at]
-    for other in range(len(taken) - 1, -1, -1):
-        its = points.group[ats[other]]
-        if its != one and values.together[its] < np.inf:
+def _beaten(points: RatePoints, choices: Choices, values: PlaceValues, one: Record, others: Records) -> bool:
+    """Whether another option dominates an option."""
+    group = points.at[one.at].group
+    for other in others:
+        its = points.at[other.at].group
+        if its != group and other.limited >= 0:
             return False  # the points of a limited class stand together, the last ones first
-        better = taken[other, 0] >= top and taken[other, 1] <= cache and taken[other, 2] <= power_w
-        endless = its == one or choices.copies[its] >= points.most
-        if better and endless and points.units[ats[other]] <= points.units[at]:
+        better = other.least >= one.value and other.cache <= one.cache and other.power_w <= one.power_w
+        if better and other.units <= one.units and (its == group or choices.copies[its] >= points.most):
             return True
     return False
 
@@ -214,7 +185,7 @@ def _beaten(points: RatePoints, choices: Choices, values: PlaceValues, at: int, 
 @inner
 def complete(points: RatePoints, choices: Choices, options: Ints, option: int) -> bool:
     """Whether some options have as many replicas of the class of a further option as ``copies`` allows."""
-    times, one = 0, points.group[choices.order[choices.first[option]]]
+    times, one = 0, points.at[choices.order[choices.first[option]]].group
     for other in options:
-        times += points.group[choices.order[choices.first[other]]] == one
+        times += points.at[choices.order[choices.first[other]]].group == one
     return times >= choices.copies[one]

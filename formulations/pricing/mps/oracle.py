@@ -27,9 +27,9 @@ from provision.formulations.pricing.oracle import Pattern, Priced, Running, WayO
 from provision.formulations.pricing.settings import Setting, role_ways
 from provision.formulations.search.problem import Group, Problem, Shareable
 from provision.formulations.search.roles import Role, dominance
-from provision.models.base.arrays import Ints, distinct_rows
+from provision.models.base.arrays import Bools, Ints, distinct_rows
 from provision.models.base.clock import Deadline
-from provision.models.base.compiled import compiled
+from provision.models.base.compiled import compiled, inner
 from provision.models.base.tolerances import DUST
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.catalogue import PerformanceFile
@@ -93,8 +93,8 @@ class InterferenceOracle:
 
     def _useful(self) -> Ints:
         """The points that some role of their class has in its tables; points that others beat are not in tables."""
-        tables, points = self.tables, self.points
-        known = [(group, np.arange(tables.first[one, 0], tables.first[one, -1]))
+        first, tables, points = self.tables.first, self.tables.at, self.points.at
+        known = [(group, np.arange(first[one, 0], first[one, -1]))
                  for group, several in enumerate(self.members) for one in several]
         at = np.concatenate([one for _, one in known])
         group = np.repeat([group for group, _ in known], [len(one) for _, one in known])
@@ -112,8 +112,9 @@ class InterferenceOracle:
             return [], found
         roles, _ = distinct_rows(self._hardest(found.members))
         size = (roles != NONE).sum(axis=1)
-        kept = hardened(self.tables, roles, size, self.harder_first, self.harder)
-        rows = zip(roles[kept].tolist(), size[kept].tolist(), strict=True)
+        usable = np.zeros(len(size), bool)
+        hardened(self.tables, roles, size, self.harder_first, self.harder, usable)
+        rows = zip(roles[usable].tolist(), size[usable].tolist(), strict=True)
         return [tuple(sorted(members[:many])) for members, many in rows], found
 
     def _values(self, prices: Ints) -> PlaceValues:
@@ -127,7 +128,7 @@ class InterferenceOracle:
         ascending order, before the empty places.
         """
         there, rps = members != NONE, together_rps(self.points, members) * (1 + DUST)
-        group, found = self.points.group[members], np.full(members.shape, len(self.rates_rps))
+        group, found = self.points.at.group[members], np.full(members.shape, len(self.rates_rps))
         for at, several in enumerate(self.members):
             here = there & (group == at)
             steps = np.searchsorted(self.rates_rps[several], rps[here], "right") - 1
@@ -146,23 +147,21 @@ def _next_harder(roles: Sequence[Role]) -> tuple[Ints, Ints]:
 
 
 @compiled
-def hardened(tables: PointTables, roles: Ints, size: Ints, harder_first: Ints, harder: Ints) -> Ints:
+def hardened(tables: PointTables, roles: Ints, size: Ints, harder_first: Ints, harder: Ints, usable: Bools) -> None:
     """Replace the roles in every pattern by harder roles of the same models, as long as the pattern stays feasible, in
-    place; return the indices of the patterns that plans may use.
+    place; set which patterns are ``usable`` in plans.
 
     ``harder[harder_first[r] : harder_first[r + 1]]`` are the next harder roles of r. A check starts from the units that
     the members have so far; the check of the final pattern starts anew.
     """
     most = tables.most
     reached, units, points = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
-    kept, taken = np.empty(len(size), np.int64), 0
     for row in range(len(size)):
-        members, many, changed = roles[row].copy(), size[row], True
-        if arrange(tables, members, many, units, points) <= 0:
-            continue
-        kept[taken], taken = row, taken + 1
-        reached[:] = 0
-        if settle(tables, members, many, reached, points) == NONE:
+        members, many, changed = np.empty(size[row], np.int64), size[row], True
+        _copy(roles[row], members)
+        usable[row] = arrange(tables, members, many, units, points) > 0
+        reached[:many] = 0
+        if not usable[row] or settle(tables, members, many, reached, points) == NONE:
             continue
         while changed:
             changed = False
@@ -171,16 +170,22 @@ def hardened(tables: PointTables, roles: Ints, size: Ints, harder_first: Ints, h
                 one = members[at]
                 for first in range(harder_first[one], harder_first[one + 1]):
                     members[at] = harder[first]
-                    units[:] = reached
+                    _copy(reached, units)
                     if settle(tables, members, many, units, points) != NONE:
-                        reached[:] = units
+                        _copy(units, reached)
                         changed = True
                         break
                     members[at] = one
-        units[:] = 0
+        units[:many] = 0
         if settle(tables, members, many, units, points) != NONE:
-            roles[row] = members
-    return kept[:taken].copy()
+            _copy(members, roles[row])
+
+
+@inner
+def _copy(source: Ints, target: Ints) -> None:
+    """Copy entries; an assignment of arrays would be compiled with the text of an error, which takes long."""
+    for at in range(min(len(source), len(target))):
+        target[at] = source[at]
 
 
 def running(tables: PointTables, pattern: Pattern) -> list[Running] | None:

@@ -11,30 +11,29 @@ offers are a pattern, whose value is then computed. A node whose bound exceeds t
 first for some visits, and then cut in two.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from provision.formulations.pricing.mps.kernels import NONE, ROUNDED
 from provision.formulations.pricing.mps.nodes import (
-    SLIGHT,
-    Node,
+    NODE,
     best_set,
     fill,
-    halves,
     root_nodes,
+    write_halves,
 )
 from provision.formulations.pricing.mps.offers import (
     Choices,
-    Offers,
     PlaceValues,
     best_point,
     complete,
     offers_in,
     worth_of,
 )
-from provision.formulations.pricing.mps.rate_points import RatePoints, carried_rps, gpu_ms
-from provision.models.base.arrays import Floats, Ints
+from provision.formulations.pricing.mps.rate_points import SLIGHT, RatePoints, gpu_ms
+from provision.models.base.arrays import Floats, Ints, Record, Records
 from provision.models.base.compiled import compiled, inner
 from provision.models.base.heaps import drop_first, push
 
@@ -77,7 +76,18 @@ class PointPatterns(NamedTuple):
     most: int
 
 
-@compiled
+class Found(NamedTuple):
+    """The patterns that a search has found: (room, places) points, NONE at empty places; (room,) their values; (1,)
+    their number; and (1,) the highest value, or the floor. Patterns up to the ``floor`` are not kept.
+    """
+
+    members: Ints
+    value: Floats
+    taken: Ints
+    best: Floats
+    floor: int
+
+
 def best_patterns(points: RatePoints, choices: Choices, values: PlaceValues, floor: int, effort: Effort
                   ) -> PointPatterns:
     """Find patterns of value above ``floor`` and a bound on the value of all patterns.
@@ -89,115 +99,131 @@ def best_patterns(points: RatePoints, choices: Choices, values: PlaceValues, flo
     values
         Piecewise linear values of places, (classes, levels), in whole-number units.
     floor
-        Patterns must have a higher value. The bound that is returned is at least the floor.
+        Patterns must have a higher value; not negative. The bound that is returned is at least the floor.
     effort
         When the search ends.
     """
-    close, nodes = effort.close, effort.nodes
-    members, worth = np.full((effort.room, max(points.most, 1)), NONE), np.zeros(effort.room)
-    taken, best, nothing = np.int64(0), float(floor), Choices(choices.order[:0], choices.first[:1], choices.copies)
-    heap, waiting = np.empty((2 * points.most + 2 * nodes + 4, 2), np.int64), np.int64(0)
-    opened, alive = [Node(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)], [nothing]
-    for root in root_nodes(points):
-        waiting = push(heap, waiting, np.int64(NEVER), len(opened))
-        opened.append(root)
-        alive.append(choices)
-    while waiting and -heap[0, 0] > max(float(floor), best * (1 + close)) and nodes > 0:
-        above, number = -heap[0, 0], heap[0, 1]
+    found = Found(np.full((effort.room, max(points.most, 1)), NONE), np.zeros(effort.room), np.zeros(1, int),
+                  np.full(1, float(floor)), floor)
+    options = np.arange(len(choices.first) - 1)
+    roots = root_nodes(points, len(options))
+    nodes = np.concatenate([roots, np.recarray(2 * effort.nodes, NODE)])
+    heap = np.stack([np.full(len(nodes), NEVER), np.arange(len(nodes))], axis=1)
+    most = _searched(points, choices, values, options, nodes, heap, len(roots), effort, found)
+    return PointPatterns(found.members[:found.taken[0]], found.value[:found.taken[0]], math.ceil(most))
+
+
+@compiled
+def _searched(points: RatePoints, choices: Choices, values: PlaceValues, options: Ints, nodes: Records, heap: Ints,
+              many: int, effort: Effort, found: Found) -> float:
+    """Do the search of ``best_patterns``, and return the bound.
+
+    The first ``many`` nodes are to be opened, and stand in the ``heap``. ``options`` lists the options of all nodes.
+    """
+    waiting, close, listed = many, 1 + effort.close, len(options)
+    for _ in range(effort.nodes):
+        if not waiting or -heap[0, 0] <= found.best[0] * close:
+            break
+        above, node = -heap[0, 0], nodes[heap[0, 1]]
         waiting = drop_first(heap, waiting)
-        nodes -= 1
-        node = opened[number]
-        kept, offers = offers_in(points, alive[number], values, node)
-        alive[number] = nothing
-        if not len(offers.units):
+        offers = offers_in(points, choices, values, options[node.first:node.end], node)
+        if not len(offers):
             continue
-        bound, best, taken, prices = _bounded(points, kept, values, offers, node, floor, best, effort, members, worth,
-                                              taken)
-        if bound <= max(float(floor), best * (1 + close)):
+        bound = _bounded(points, choices, values, offers, node, effort, found)
+        if bound <= found.best[0] * close:
             continue
-        sack = _knapsack(points, kept, values, offers, node, prices)
+        sack = _knapsack(points, choices, values, offers, node, node.cache_price, node.price_w)
         if sack.most > bound and len(sack.more):
             # Limits on classes cut off most value when demands have no prices.
-            free = _knapsack(points, kept, values, offers, node, (0.0, 0.0))
+            free = _knapsack(points, choices, values, offers, node, 0.0, 0.0)
             sack = free if free.most < sack.most else sack
-        closed, best, taken = _listed(points, kept, values, offers, node, sack, effort.visits, floor, best, close,
-                                      members, worth, taken)
-        if closed:
+        if _listed(points, choices, values, offers, node, sack, effort, found):
             continue
-        bound = min(bound, sack.most)
-        for half in halves(points, Node(node.size, node.cache, node.power_w, prices[0], prices[1])):
-            waiting = push(heap, waiting, -np.int64(np.ceil(min(float(above), bound))), len(opened))
-            opened.append(half)
-            alive.append(kept)
-    most = max(float(-heap[0, 0]) if waiting else 0.0, best * (1 + close) + (CEILING if best > floor else 0.0))
-    return PointPatterns(members[:taken], worth[:taken], int(np.ceil(most)))
+        if listed + len(offers) > len(options):
+            options = _lengthened(options, len(offers))
+        node.first, node.end = listed, listed + len(offers)
+        for at in range(len(offers)):
+            options[node.end - 1 - at] = offers[at].option
+        listed = node.end
+        write_halves(points, node, nodes[many], nodes[many + 1])
+        for _ in range(2):
+            waiting = push(heap, waiting, -np.int64(np.ceil(min(above, bound, sack.most))), many)
+            many += 1
+    most = found.best[0] * close + (CEILING if found.best[0] > found.floor else 0.0)
+    return max(most, float(-heap[0, 0])) if waiting else most
 
 
 @inner
-def _bounded(points: RatePoints, choices: Choices, values: PlaceValues, offers: Offers, node: Node, floor: int,
-             best: float, effort: Effort, members: Ints, worth: Floats, taken: int
-             ) -> tuple[float, float, int, tuple[float, float]]:
-    """A bound on the values in a node, the best value so far, the number of patterns, and the prices of demands."""
-    limit, count, many = points.limit, node.size, len(offers.units)
-    prices, usual = np.array([node.cache_price, node.power_price]), points.gpu.usual
-    found, chosen, less = np.inf, prices.copy(), np.empty(many)
-    options, pattern = np.empty((2, count), np.int64)
-    each, seen = np.empty((2, count)), np.zeros((effort.multipliers, count), np.int64)
+def _lengthened(options: Ints, further: int) -> Ints:
+    """A list with more than twice the room."""
+    longer = np.empty(2 * len(options) + further, np.int64)
+    for at in range(len(options)):
+        longer[at] = options[at]
+    return longer
+
+
+@inner
+def _bounded(points: RatePoints, choices: Choices, values: PlaceValues, offers: Records, node: Record,
+             effort: Effort, found: Found) -> float:
+    """A bound on the values in a node, whose multipliers are replaced by those of the bound. The patterns of the
+    knapsacks are added to those found.
+    """
+    count, gpu, cache_price, price_w = node.replicas, points.gpu[0], node.cache_price, node.price_w
+    least, less, pattern = np.inf, np.empty(len(offers)), np.empty(count, np.int64)
+    each, seen = np.empty((2, count)), np.empty((effort.multipliers, count), np.int64)
     for turn in range(effort.multipliers):
-        for one in range(many):
-            less[one] = offers.value[one] - prices[0] * offers.cache[one] - prices[1] * offers.power_w[one]
-        most, chosen_of = best_set(offers.units, less, count, limit)
+        for at in range(len(offers)):
+            less[at] = offers[at].value - cache_price * offers[at].cache - price_w * offers[at].power_w
+        most, chosen = best_set(offers, less, count, points.limit)
         if most == -np.inf:
-            return most, best, taken, (0.0, 0.0)
-        off = node.cache[1] if prices[0] > 0 else node.cache[0]
-        off_w = node.power_w[1] if prices[1] > 0 else node.power_w[0]
-        most += prices[0] * off + prices[1] * off_w
-        for place, at in enumerate(chosen_of):
-            options[place] = offers.one[at]
-            off, off_w = off - offers.cache[at], off_w - offers.power_w[at]
-        if _new(seen, turn, options) and taken < len(worth):
-            value = _pattern(points, choices, values, options, pattern, each)
-            if value > floor:
-                _keep(members, worth, taken, pattern, value)
-                best, taken = max(best, value), taken + 1
-        if most < found:
-            found, chosen = most, prices.copy()
-        target = max(float(floor), best * (1 + effort.close))
-        if found <= target:
+            return most
+        off = node.most_cache if cache_price > 0 else node.least_cache
+        off_w = node.most_w if price_w > 0 else node.least_w
+        most += cache_price * off + price_w * off_w
+        for place in range(count):
+            one = offers[chosen[place]]
+            seen[turn, place], off, off_w = one.option, off - one.cache, off_w - one.power_w
+        if _new(seen, turn) and found.taken[0] < len(found.value):
+            _keep(found, pattern, _pattern(points, choices, values, seen[turn], pattern, each))
+        if most < least:
+            least, node.cache_price, node.price_w = most, cache_price, price_w
+        target = found.best[0] * (1 + effort.close)
+        if least <= target:
             break
-        if node.power_w[0] == 0.0 and off_w > 0:
+        if node.least_w == 0.0 and off_w > 0:
             off_w = 0.0
-        steep = (off / usual[0]) ** 2 + (off_w / usual[1]) ** 2
+        steep = (off / gpu.usual_cache) ** 2 + (off_w / gpu.usual_w) ** 2
         if steep < SLIGHT:
             break
         step = (most - target) / steep
-        prices[0] -= step * off / usual[0] ** 2
-        prices[1] -= step * off_w / usual[1] ** 2
-        if node.power_w[0] == 0.0:
-            prices[1] = max(prices[1], 0.0)
-    return found * (1 + ROUNDING) + CEILING, best, taken, (chosen[0], chosen[1])
+        cache_price -= step * off / gpu.usual_cache ** 2
+        price_w -= step * off_w / gpu.usual_w ** 2
+        if node.least_w == 0.0:
+            price_w = max(price_w, 0.0)
+    return least * (1 + ROUNDING) + CEILING
 
 
 @inner
-def _new(seen: Ints, turn: int, options: Ints) -> bool:
-    """Whether ``options`` differ from the first ``turn`` rows of ``seen``, to which they are added."""
+def _new(seen: Ints, turn: int) -> bool:
+    """Whether a row of ``seen`` differs from all rows before."""
     new = True
-    for place in range(len(options)):
-        seen[turn, place] = options[place]
     for before in range(turn):
         place = 0
-        while place < len(options) and seen[before, place] == options[place]:
+        while place < seen.shape[1] and seen[before, place] == seen[turn, place]:
             place += 1
-        new = new and place < len(options)
+        new = new and place < seen.shape[1]
     return new
 
 
 @inner
-def _keep(members: Ints, worth: Floats, row: int, pattern: Ints, value: float) -> None:
-    """Write a pattern and its value to a row; places beyond it are empty."""
-    worth[row] = value
-    for place in range(members.shape[1]):
-        members[row, place] = pattern[place] if place < len(pattern) else NONE
+def _keep(found: Found, pattern: Ints, value: float) -> None:
+    """Add a pattern of a value above the floor to those found, in place of the last one if there is no room."""
+    if value <= found.floor:
+        return
+    row = min(found.taken[0], len(found.value) - 1)
+    found.value[row], found.taken[0], found.best[0] = value, row + 1, max(found.best[0], value)
+    for place in range(found.members.shape[1]):
+        found.members[row, place] = pattern[place] if place < len(pattern) else NONE
 
 
 class Knapsack(NamedTuple):
@@ -215,47 +241,47 @@ class Knapsack(NamedTuple):
 
 
 @inner
-def _knapsack(points: RatePoints, choices: Choices, values: PlaceValues, offers: Offers, node: Node,
-              prices: tuple[float, float]) -> Knapsack:
+def _knapsack(points: RatePoints, choices: Choices, values: PlaceValues, offers: Records, node: Record,
+              cache_price: float, price_w: float) -> Knapsack:
     """The Knapsack of a node at the prices of cache demand and of power."""
-    many, (cache_price, power_price) = len(offers.units), prices
-    less, beside, limited = np.empty(many), np.empty(many), -1
-    for one in range(many):
-        taken = cache_price * offers.cache[one] + power_price * offers.power_w[one]
-        less[one], beside[one] = offers.value[one] - taken, offers.beside[one] - taken
-        limited = max(limited, offers.limited[one])
-    given = max(cache_price * node.cache[0], cache_price * node.cache[1])
-    given += max(power_price * node.power_w[0], power_price * node.power_w[1]) + CEILING
-    best = np.empty((many, node.size + 1, points.limit + 1))
-    more = np.empty((len(values.together) if limited >= 0 else 0, node.size + 1, points.limit + 1))
-    fill(offers.units, less, beside, offers.limited, values.together, choices.copies, best, more)
-    return Knapsack(less, beside, best, more, given, (best[0, node.size, points.limit] + given) * (1 + ROUNDING))
+    many, limited = len(offers), -1
+    less, beside = np.empty(many), np.empty(many)
+    for at in range(many):
+        one = offers[at]
+        taken = cache_price * one.cache + price_w * one.power_w
+        less[at], beside[at], limited = one.value - taken, one.beside - taken, max(limited, one.limited)
+    given = max(cache_price * node.least_cache, cache_price * node.most_cache)
+    given += max(price_w * node.least_w, price_w * node.most_w) + CEILING
+    best = np.empty((many, node.replicas + 1, points.limit + 1))
+    more = np.empty((len(values.together) if limited >= 0 else 0, node.replicas + 1, points.limit + 1))
+    fill(offers, less, beside, values.together, choices.copies, best, more)
+    return Knapsack(less, beside, best, more, given, (best[0, node.replicas, points.limit] + given) * (1 + ROUNDING))
 
 
 @inner
-def _listed(points: RatePoints, choices: Choices, values: PlaceValues, offers: Offers, node: Node, sack: Knapsack,
-            visits: int, floor: int, best: float, close: float, members: Ints, worth: Floats, taken: int
-            ) -> tuple[bool, float, int]:
-    """Search a node depth first. Return whether ``visits`` sufficed, so that no pattern is worth more than the floor
-    and 1 + ``close`` times the best value; and the best value and the number of patterns.
+def _listed(points: RatePoints, choices: Choices, values: PlaceValues, offers: Records, node: Record, sack: Knapsack,
+            effort: Effort, found: Found) -> bool:
+    """Search a node depth first, and add to the patterns found. Return whether the visits sufficed, so that no pattern
+    is worth more than the floor and 1 + ``close`` times the best value.
 
     The offers of one class stand together. ``done`` is the joint value of all classes before the present one; ``own``
     and ``room`` bound that of the class itself.
     """
-    limit, count, many = points.limit, node.size, len(offers.units)
-    place, used, depth = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64), 0
-    done, own, room = np.zeros(count + 1), np.zeros(count + 1), np.zeros(count + 1)
-    cache, power_w = np.zeros(count + 1), np.zeros(count + 1)
-    options, pattern = np.empty((2, count), np.int64)
-    each = np.empty((2, count))
+    limit, count, many, visits = points.limit, node.replicas, len(offers), effort.visits
+    options, pattern, each, depth = np.empty(count, np.int64), np.empty(count, np.int64), np.empty((2, count)), 0
+    place, used = np.empty(count + 1, np.int64), np.empty(count + 1, np.int64)
+    done, own, room = np.empty(count + 1), np.empty(count + 1), np.empty(count + 1)
+    cache, power_w = np.empty(count + 1), np.empty(count + 1)
+    place[0] = used[0] = 0
+    done[0] = own[0] = room[0] = cache[0] = power_w[0] = 0.0
     while depth >= 0:
         one, free = place[depth], limit - used[depth]
-        target = max(float(floor), best * (1 + close)) - sack.given
+        target = found.best[0] * (1 + effort.close) - sack.given
         if one >= many:
             depth -= 1
             continue
-        before, here, left, group = done[depth], own[depth], room[depth], offers.limited[one]
-        if not depth or group != offers.limited[place[depth - 1] - 1]:
+        before, here, left, group = done[depth], own[depth], room[depth], offers[one].limited
+        if not depth or group != offers[place[depth - 1] - 1].limited:
             before, here, left = before + min(here, left), 0.0, values.together[group] if group >= 0 else np.inf
         most = here + sack.best[one, count - depth, free]
         if group >= 0:
@@ -264,7 +290,7 @@ def _listed(points: RatePoints, choices: Choices, values: PlaceValues, offers: O
             depth -= 1
             continue
         place[depth] += 1
-        rest, child = free - offers.units[one], depth + 1
+        rest, child = free - offers[one].units, depth + 1
         if rest < 0:
             continue
         here += sack.less[one]
@@ -274,25 +300,23 @@ def _listed(points: RatePoints, choices: Choices, values: PlaceValues, offers: O
             most = min(most, left + sack.more[group, count - child, rest])
         if before + most <= target:
             continue
-        cache[child], power_w[child] = cache[depth] + offers.cache[one], power_w[depth] + offers.power_w[one]
-        if cache[child] > node.cache[1] + SLIGHT or power_w[child] > node.power_w[1] + SLIGHT:
+        cache[child], power_w[child] = cache[depth] + offers[one].cache, power_w[depth] + offers[one].power_w
+        if cache[child] > node.most_cache + SLIGHT or power_w[child] > node.most_w + SLIGHT:
             continue
-        if complete(points, choices, options[:depth], offers.one[one]):
+        if complete(points, choices, options[:depth], offers[one].option):
             continue
         visits -= 1
         if visits < 0:
-            return False, best, taken
-        options[depth], used[child] = offers.one[one], limit - rest
+            return False
+        options[depth], used[child] = offers[one].option, limit - rest
         done[child], own[child], room[child] = before, here, left
         if child < count:
             place[child], depth = one, child
             continue
         value = _pattern(points, choices, values, options, pattern, each)
-        if value > best or (value > floor and taken < len(worth)):
-            taken = min(taken + 1, len(worth))
-            _keep(members, worth, taken - 1, pattern, value)
-        best = max(best, value)
-    return True, best, taken
+        if value > found.best[0] or found.taken[0] < len(found.value):
+            _keep(found, pattern, value)
+    return True
 
 
 @inner
@@ -307,24 +331,23 @@ def _pattern(points: RatePoints, choices: Choices, values: PlaceValues, options:
         if complete(points, choices, options[:place], option):
             return 0.0
         first = choices.order[choices.first[option]]
-        cache, power_w = cache + points.cache[first], power_w + points.power_w[first]
+        cache, power_w = cache + points.at[first].cache, power_w + points.at[first].power_w
     for place in range(count):
         first = choices.order[choices.first[options[place]]]
-        busy = gpu_ms(points, first, count, cache, power_w, -ROUNDED)
+        busy = gpu_ms(points, points.at[first], count, cache, power_w, -ROUNDED)
         members[place], each[0, place] = best_point(points, choices, values, options[place], busy)
         if each[0, place] <= 0:
             return 0.0
-        if values.together[points.group[members[place]]] < np.inf:
-            carried = carried_rps(points, members[place], busy)
-            each[1, place] = worth_of(points, values.rps, values.beside, members[place], carried)
+        if values.together[points.at[members[place]].group] < np.inf:
+            each[1, place] = worth_of(points, values.rps, values.beside, members[place], busy)
     for place in range(count):
-        group, own, earlier = points.group[members[place]], 0.0, False
+        group, own, earlier = points.at[members[place]].group, 0.0, False
         room = values.together[group]
         if room == np.inf:
             total += each[0, place]
             continue
         for other in range(count):
-            if points.group[members[other]] == group:
+            if points.at[members[other]].group == group:
                 own, room, earlier = own + each[0, other], room + each[1, other], earlier or other < place
         total += 0.0 if earlier else min(own, room)
     return total

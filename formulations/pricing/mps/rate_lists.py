@@ -23,7 +23,7 @@ def small_patterns(points: RatePoints, replicas: int, most: int) -> Ints:
     out.
     """
     at, group_of = _useful(points)
-    largest, smaller = at.max(axis=2), np.full(len(points.units), NONE)
+    largest, smaller = at.max(axis=2), np.full(len(points.at), NONE)
     there = at[:, :, 1:] != NONE
     smaller[at[:, :, 1:][there]] = at[:, :, :-1][there]
     found = list[Ints]()
@@ -34,7 +34,7 @@ def small_patterns(points: RatePoints, replicas: int, most: int) -> Ints:
         rows = np.array(list(combinations_with_replacement(range(len(group_of)), size)), int).reshape(-1, size)
         group = group_of[rows]
         times = (group[:, :, None] == group[:, None, :]).sum(axis=2)
-        rows = rows[(times <= points.copies[group]).all(axis=1)]
+        rows = rows[(times <= points.groups.copies[group]).all(axis=1)]
         units = _divisions(points.limit, size, most // max(sets, 1))
         members = largest[rows[:, None], units].reshape(-1, size)
         members = _lowered(points, members[(members != NONE).all(axis=1)], smaller)
@@ -47,10 +47,11 @@ def _useful(points: RatePoints) -> tuple[Ints, Ints]:
     points, NONE where there is none, and (rows,) the groups. There are no batches above the largest one that carries
     more alone than the next smaller batch.
     """
-    rows, of_row = np.unique(np.stack([points.group, points.model]), axis=1, return_inverse=True)
-    at = np.full((rows.shape[1], points.limit + 1, int(points.batch.max(initial=1)) + 1), NONE)
-    at[of_row.ravel(), points.units, points.batch] = np.arange(len(points.units))
-    endless = points._replace(most_rps=np.full(len(points.most_rps), np.inf))
+    rows, of_row = np.unique(np.stack([points.at.group, points.at.model]), axis=1, return_inverse=True)
+    at = np.full((rows.shape[1], points.limit + 1, int(points.at.batch.max(initial=1)) + 1), NONE)
+    at[of_row.ravel(), points.at.units, points.at.batch] = np.arange(len(points.at))
+    endless = points._replace(groups=points.groups.copy())
+    endless.groups.most_rps = np.inf
     alone_rps = np.where(at == NONE, 0.0, together_rps(endless, at.reshape(-1, 1)).reshape(at.shape))
     rises = np.diff(alone_rps, axis=2) > 0
     at[:, :, 1:][~np.logical_or.accumulate(rises[:, :, ::-1], axis=2)[:, :, ::-1]] = NONE
@@ -85,4 +86,4 @@ def _lowered(points: RatePoints, members: Ints, smaller: Ints) -> Ints:
             lower = (rps[rows, place] <= 0) | (carried[:, place] >= rps[rows, place])
             members[rows[lower]], rps[rows[lower]], changed[rows[lower]] = tried[lower], carried[lower], True
         active = np.flatnonzero(changed)
-    return members[((rps > 0) & (rps >= points.least_rps[points.group[members]])).all(axis=1)]
+    return members[((rps > 0) & (rps >= points.groups.least_rps[points.at.group[members]])).all(axis=1)]

@@ -6,16 +6,16 @@ a vector of rates, and a workload can be split at any rates, not only at those o
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from provision.formulations.pricing.mps.kernels import ROUNDED, busy_ms, clock_at
-from provision.formulations.pricing.mps.laws import GpuLaw, law_of
-from provision.formulations.pricing.mps.tables import POINTS, Columns, PointTables, every_point
+from provision.formulations.pricing.mps.laws import law_of
+from provision.formulations.pricing.mps.tables import POINTS, Columns, PointTables, every_point, records
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.search.problem import Group
-from provision.models.base.arrays import Floats, Ints
+from provision.models.base.arrays import Floats, Ints, Record, Records
 from provision.models.base.compiled import compiled, inner
 from provision.models.base.tolerances import LOOSE, MISSING
 from provision.models.hardware.gpu import WHOLE, gpu_type
@@ -25,52 +25,49 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 from provision.models.traffic.rule import LatencyRule
 
+SLIGHT = 1e-9
+"""The rounding error of sums of cache demand and of power (W)."""
 MOST_RPS = 1e9
 """The requests/s of a replica that count where the objective is throughput: more than any replica carries."""
 
 
+RATE_POINT = np.dtype([
+    ("group", np.int64),
+    ("model", np.int64),     # an index into the models of the group
+    ("units", np.int64),
+    ("batch", np.int64),
+    *((name, np.float64) for name in POINTS),
+    ("room_ms", np.float64),   # the longest time on the GPU that keeps the SLO
+    ("after_ms", np.float64),  # how much longer than that time a batch holds its replica
+    ("line", np.int64),        # a row of ``bends``
+])
+"""An operating point of a group."""
+RATED_GROUP = np.dtype([
+    ("most_rps", np.float64),   # the rate of one replica that counts
+    ("least_rps", np.float64),  # what a replica must carry
+    ("total_rps", np.float64),  # the rate of all replicas of the group in a pattern that counts
+    ("copies", np.int64),       # the most replicas of the group in a pattern
+])
+"""The limits of a group."""
+
+
 class RatePoints(NamedTuple):
-    """Operating points on one GPU type, sorted by group, model, units and batch.
+    """Operating points on one GPU type.
 
-    Arrays over points: ``group``, ``model`` (an index into the models of the group), ``units`` and ``batch``;
-    ``base_ms`` to ``power_w`` as in ``laws``; ``room_ms``, the longest time on the GPU that keeps the SLO;
-    ``after_ms``, how much longer than that time a batch holds its replica; and ``line``, a row of ``hold_ms`` and
-    ``each_ms``. These have the hold times of the bends of a latency rule, and the time per request at each (``Bends``),
-    infinite beyond the last bend.
-
-    Arrays over groups: ``most_rps`` is the rate of one replica that counts, ``least_rps`` what a replica must carry,
-    ``total_rps`` the rate of all replicas of a group in a pattern that counts, and ``copies`` the most replicas of a
-    group in a pattern.
-
-    ``gpu`` has the scalars of the GPU type.
+    ``at`` (points,) are records RATE_POINT, sorted by group, model, units and batch; ``groups`` (groups,) are records
+    RATED_GROUP. ``bends`` (lines, 2, bends) has the hold times of the bends of a latency rule, and the time per request
+    at each (``Bends``), infinite beyond the last bend. ``together`` (2, counts) are upper bounds on the total cache
+    demand and power of 0, 1, ... points that fit the GPU together; minus infinity if none fit. ``gpu`` is one record
+    GPU (see ``laws``). The GPU has ``limit`` units, and holds at most ``most`` replicas.
     """
 
-    group: Ints
-    model: Ints
-    units: Ints
-    batch: Ints
-    base_ms: Floats
-    kernels: Floats
-    cache_ms: Floats
-    power_ms: Floats
-    cache: Floats
-    power_w: Floats
-    room_ms: Floats
-    after_ms: Floats
-    line: Ints
-    hold_ms: Floats
-    each_ms: Floats
-    most_rps: Floats
-    least_rps: Floats
-    total_rps: Floats
-    copies: Ints
-    gpu: GpuLaw
+    at: Records
+    groups: Records
+    bends: Floats
+    together: Floats
+    gpu: Records
     limit: int
     most: int
-
-
-OF_POINTS = RatePoints._fields[: RatePoints._fields.index("hold_ms")]
-"""The arrays over points."""
 
 
 def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Group], clients: int,
@@ -113,59 +110,83 @@ def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Grou
                        "room_ms": (room_ms - after_ms)[points["batch"] - 1], "after_ms": after_ms[points["batch"] - 1]}
             columns.append({name: values[points["alone_ms"] <= points["room_ms"]] for name, values in points.items()})
             lines += [(one.hold_ms, 1000 / one.rps) for one in bends]
-    whole = ("group", "model", "units", "batch", "line")
-    merged: dict[str, Any] = {name: np.concatenate([np.zeros(0, int if name in whole else float),
-                                                    *(one[name] for one in columns)])
-                              for name in (*whole, *POINTS, "room_ms", "after_ms")}
-    limit = units_of(gpu.unit_share)
+    merged = {name: np.concatenate([np.zeros(0), *(one[name] for one in columns)]) for name in RATE_POINT.names or ()}
+    limit = units_of(float(gpu[0].unit_share))
     asked = [group.asked_rps for group in groups]
     most_rps = np.full(len(groups), MOST_RPS) if throughput else np.minimum(asked, [group.cap_rps for group in groups])
     members = np.array([len(group.members) for group in groups])
     most = min(limit, gpu_type(data.gpu).slice_mps_clients(WHOLE), clients)
-    return RatePoints(
-        **merged, **_lines(lines), most_rps=most_rps * (1 + LOOSE), total_rps=most_rps * members * (1 + LOOSE),
-        least_rps=np.array([rate * (1 - MISSING) if group.most == 1 else 0.0
-                            for rate, group in zip(asked, groups, strict=True)]),
-        copies=np.minimum([group.most * len(group.members) for group in groups], most).astype(int),
-        gpu=gpu, limit=limit, most=most,
-    )
+    every = records(RATE_POINT, merged)
+    together = np.stack([_most_together(every.units, demand, limit, most) for demand in (every.cache, every.power_w)])
+    return RatePoints(every, records(RATED_GROUP, {
+        "most_rps": most_rps * (1 + LOOSE), "total_rps": most_rps * members * (1 + LOOSE),
+        "least_rps": np.array([rate * (1 - MISSING) if group.most == 1 else 0.0
+                               for rate, group in zip(asked, groups, strict=True)]),
+        "copies": np.minimum([group.most * len(group.members) for group in groups], most)}),
+        _bends(lines), together, gpu, limit, most)
 
 
 def running_at(points: RatePoints | PointTables, at: int) -> Running:
     """How a replica runs at an operating point, given by its index."""
-    share = share_of_units(points.gpu.unit_share, int(points.units[at]))
-    return Running(int(points.model[at]), int(points.batch[at]), 1, share)
+    one = points.at[at]
+    return Running(int(one.model), int(one.batch), 1, share_of_units(float(points.gpu[0].unit_share), int(one.units)))
 
 
-def _lines(lines: Sequence[tuple[Floats, Floats]]) -> dict[str, Any]:
-    """The bends of all lines as two arrays (lines, bends), infinite beyond the last bend of each line."""
+def _bends(lines: Sequence[tuple[Floats, Floats]]) -> Floats:
+    """(lines, 2, bends) the bends of all lines, infinite beyond the last bend of each line."""
     width = max((len(hold_ms) for hold_ms, _ in lines), default=0) + 1
-    filled = np.full((2, max(len(lines), 1), width), np.inf)
-    for at, (hold_ms, each_ms) in enumerate(lines):
-        filled[0, at, : len(hold_ms)], filled[1, at, : len(hold_ms)] = hold_ms, each_ms
-    return {"hold_ms": filled[0], "each_ms": filled[1]}
+    filled = np.full((max(len(lines), 1), 2, width), np.inf)
+    for at, line in enumerate(lines):
+        filled[at, :, : len(line[0])] = line
+    return filled
+
+
+def _most_together(units: Ints, demand: Floats, limit: int, most: int) -> Floats:
+    """(counts,) an upper bound on the total demand of 0, 1, ... points that fit the units of the GPU together."""
+    of_units = np.full(limit + 1, -np.inf)
+    np.maximum.at(of_units, units, demand)
+    own = np.arange(limit + 1)
+    rest = own[:, None] - own
+    together, found = np.zeros(limit + 1), [0.0]
+    for _ in range(most):
+        together = np.where(rest >= 0, together[rest] + of_units, -np.inf).max(axis=1)
+        found.append(together[limit])
+    return np.array(found) * (1 + SLIGHT) + SLIGHT
 
 
 @inner
-def gpu_ms(points: RatePoints, at: int, count: int, cache: float, power_w: float, rounded: float) -> float:
+def gpu_ms(points: RatePoints, here: Record, count: int, cache: float, power_w: float, rounded: float) -> float:
     """The time of a batch on the GPU, in ms, among ``count`` replicas with the total demands ``cache`` and ``power_w``.
 
     It is rounded as in ``busy_ms``, and infinite if no clock remains.
     """
-    others, beside_w = max(cache - points.cache[at], 0.0), max(power_w - points.power_w[at], 0.0)
-    clock = clock_at(points, beside_w + points.power_w[at])
-    return busy_ms(points, at, count, others, beside_w, rounded) / clock if clock > 0 else np.inf
+    others, beside_w = max(cache - here.cache, 0.0), max(power_w - here.power_w, 0.0)
+    clock = clock_at(points.gpu, beside_w + here.power_w)
+    return busy_ms(points.gpu, here, count, others, beside_w, rounded) / clock if clock > 0 else np.inf
+
+
+@inner
+def steps_to(ascending: Floats, value: float) -> int:
+    """The number of entries up to a value, which is what ``np.searchsorted`` finds; that would be compiled for long."""
+    least, end = 0, len(ascending)
+    while least < end:
+        middle = (least + end) // 2
+        if ascending[middle] <= value:
+            least = middle + 1
+        else:
+            end = middle
+    return least
 
 
 @inner
 def carried_rps(points: RatePoints, at: int, busy: float) -> float:
     """The requests/s of a point whose batches take ``busy`` ms on the GPU; 0 if that violates its SLO."""
-    if busy > points.room_ms[at]:
+    here = points.at[at]
+    if busy > here.room_ms:
         return 0.0
-    line, hold = points.line[at], busy + points.after_ms[at]
-    bends, each = points.hold_ms[line], points.each_ms[line]
-    bend = np.searchsorted(bends, hold)
-    if bends[bend] == np.inf:
+    hold, bends, each = busy + here.after_ms, points.bends[here.line, 0], points.bends[here.line, 1]
+    bend = steps_to(bends, hold)
+    if bend == len(bends) or bends[bend] == np.inf:
         bend -= 1
     if bend == 0:
         return 1000 * bends[0] / (each[0] * hold)
@@ -184,10 +205,10 @@ def together_rps(points: RatePoints, members: Ints) -> Floats:
         count, cache, power_w = 0, 0.0, 0.0
         for at in members[row]:
             if at >= 0:
-                count, cache, power_w = count + 1, cache + points.cache[at], power_w + points.power_w[at]
+                count, cache, power_w = count + 1, cache + points.at[at].cache, power_w + points.at[at].power_w
         for place in range(members.shape[1]):
             at = members[row, place]
             if at >= 0:
-                carried = carried_rps(points, at, gpu_ms(points, at, count, cache, power_w, -ROUNDED))
-                found[row, place] = min(carried, points.most_rps[points.group[at]])
+                carried = carried_rps(points, at, gpu_ms(points, points.at[at], count, cache, power_w, -ROUNDED))
+                found[row, place] = min(carried, points.groups[points.at[at].group].most_rps)
     return found

@@ -56,11 +56,11 @@ class InterferencePatterns(RateOracle):
         self.most_rps = math.ceil(problem.single_rps.max(initial=0.0)) + 1
         self.points = rate_points(problem.instance, data, problem.groups, clients)
         self.groups = len(problem.groups)
-        self.choices = choices_of(self.points, np.arange(self.groups), self.points.copies)
+        self.choices = choices_of(self.points, np.arange(self.groups), self.points.groups.copies)
 
     def listed(self) -> Listing:
         """Patterns of up to SCHEDULE.small replicas with large batches, which use all units together."""
-        if not len(self.points.units):
+        if not len(self.points.at):
             return self._listing(np.zeros((0, 1), int))
         return self._listing(small_patterns(self.points, SCHEDULE.small, SCHEDULE.listed))
 
@@ -68,7 +68,7 @@ class InterferencePatterns(RateOracle):
         """See ``RateOracle.price``."""
         units = UNITS / max(floor, 1.0)
         longer = SCHEDULE.rates._replace(nodes=SCHEDULE.rates.nodes * SCHEDULE.more**effort)
-        found = best_patterns(self.points, self.choices, self._values(prices, units, self.points.copies),
+        found = best_patterns(self.points, self.choices, self._values(prices, units, self.points.groups.copies),
                               max(int(floor * units), 0), longer)
         return PricedRates(found.most / units, self._listing(found.members))
 
@@ -78,16 +78,17 @@ class InterferencePatterns(RateOracle):
         All requests/s of a group up to its cap are together worth at most the price of the cap. So are the bonuses, if
         only some replicas have one.
         """
-        points, counts_rps = self.points, np.minimum(prices.cap_rps, self.points.total_rps)
+        limits, most = self.points.groups, self.points.most
+        counts_rps = np.minimum(prices.cap_rps, limits.total_rps)
         endless = counts_rps >= MOST_RPS
-        further = np.where(endless, prices.per_rps, np.where(prices.cap_rps < points.total_rps, 1.0, 0.0))
+        further = np.where(endless, prices.per_rps, np.where(prices.cap_rps < limits.total_rps, 1.0, 0.0))
         counts_rps[endless] = 0.0
         number = np.minimum(prices.counted, copies)
-        each = np.where((prices.bonus < 0) | (number >= points.most), prices.bonus, 0.0)
+        each = np.where((prices.bonus < 0) | (number >= most), prices.bonus, 0.0)
         rps = padded([np.unique([0.0, least * (1 - RISE), least, min(counts, most), most]) for least, counts, most
-                      in zip(points.least_rps, counts_rps, points.most_rps, strict=True)])
+                      in zip(limits.least_rps, counts_rps, limits.most_rps, strict=True)])
         value = (further * rps.T + (prices.per_rps - further) * np.minimum(rps.T, counts_rps) + prices.bonus).T
-        value = np.where(rps < points.least_rps[:, None], np.minimum(value, 0.0), value)
+        value = np.where(rps < limits.least_rps[:, None], np.minimum(value, 0.0), value)
         beside = (further * rps.T + each).T
         together = (prices.per_rps - further) * counts_rps + np.where(each == prices.bonus, 0.0, prices.bonus * number)
         return PlaceValues(rps, value * units, np.ascontiguousarray(beside * units), together * units)
@@ -102,7 +103,7 @@ class InterferencePatterns(RateOracle):
         """
         points, number = self.points, np.bincount(groups, minlength=self.groups)
         few = points._replace(most=min(len(groups), points.most))
-        among = np.flatnonzero(np.isin(points.group, groups))
+        among = np.flatnonzero(np.isin(points.at.group, groups))
         each, bonus, endless = np.ones(self.groups), self.most_rps * len(groups), np.full(self.groups, np.inf)
         floor, quick = bonus * len(groups) * UNITS, SCHEDULE.rates
         values = self._values(GroupPrices(each, each * bonus, endless, endless), UNITS, number)
@@ -116,7 +117,7 @@ class InterferencePatterns(RateOracle):
     def _listing(self, members: Ints) -> Listing:
         """The Listing of patterns that are given as (patterns, places) operating points."""
         points, there = self.points, members != NONE
-        rps, group = together_rps(points, np.ascontiguousarray(members)), points.group[members]
+        rps, group = together_rps(points, np.ascontiguousarray(members)), points.at.group[members]
         total, number = np.zeros((2, len(members), self.groups))
         row = np.broadcast_to(np.arange(len(members))[:, None], members.shape)
         np.add.at(total, (row[there], group[there]), rps[there])
@@ -125,7 +126,7 @@ class InterferencePatterns(RateOracle):
         def rated(at: int) -> RatedPattern:
             order = np.argsort(members[at][there[at]])
             chosen = members[at][there[at]][order].tolist()
-            members_at = tuple(Member(int(points.group[one]), running_at(points, one)) for one in chosen)
+            members_at = tuple(Member(int(points.at[one].group), running_at(points, one)) for one in chosen)
             return RatedPattern(members_at, tuple(rps[at][there[at]][order].tolist()))
 
         return Listing(total, number, there.sum(axis=1).astype(float), rated)

@@ -58,7 +58,7 @@ class InterferingSets:
             If no points are found, and it is not proven that there are none.
         """
         ordered = tuple(sorted(demands))
-        units, points = (NONE, self.tables.units[:0]) if self.failing.intersection(_smaller(ordered)) else (
+        units, points = (NONE, np.zeros(0, int)) if self.failing.intersection(_smaller(ordered)) else (
             self._arranged(demands))
         if units == UNKNOWN:
             raise TooManyError

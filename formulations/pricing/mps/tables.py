@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.pricing.mps.laws import GpuLaw, Grid, law_of
-from provision.models.base.arrays import Bools, Floats, Ints
+from provision.formulations.pricing.mps.laws import Grid, law_of
+from provision.models.base.arrays import Bools, Floats, Ints, Records
 from provision.models.base.clock import NEVER, Deadline
 from provision.models.base.compiled import compiled
 from provision.models.base.identity import Apart, Identity
@@ -71,31 +71,31 @@ def unbeaten(costs: Floats) -> Bools:
     return keep
 
 
+POINT = np.dtype([
+    ("model", np.int64),          # an index into the models of the class
+    ("units", np.int64),
+    ("batch", np.int64),
+    *((name, np.float64) for name in POINTS),
+    ("room_ms", np.float64),      # for plans
+    ("loose_ms", np.float64),     # for bounds
+    ("by_power", np.int64),       # lists the points of each class by power
+    ("least_cache", np.float64),  # the least cache demand of the points that ``by_power`` lists from here on
+])
+"""An operating point of a class."""
+
+
 class PointTables(NamedTuple):
     """The operating points of all classes on one GPU type. Each class has its points together, by units and then by
     burden.
 
-    Arrays over points: ``model`` (an index into the models of the class), ``units`` and ``batch``; ``base_ms`` to
-    ``power_w`` as in ``laws``; ``room_ms`` for plans and ``loose_ms`` for bounds. ``by_power`` lists the points of each
-    class by power, and ``least_cache`` is the least cache demand of the points from there on. ``first`` is (classes,
-    limit + 2): the first point of a class with at least that many units. ``gpu`` has the scalars of the GPU type.
+    ``at`` (points,) are records POINT. ``first`` is (classes, limit + 2): the first point of a class with at least that
+    many units. ``gpu`` is one record GPU (see ``laws``). The GPU has ``limit`` units, and holds at most ``most``
+    replicas.
     """
 
     first: Ints
-    model: Ints
-    units: Ints
-    batch: Ints
-    base_ms: Floats
-    kernels: Floats
-    cache_ms: Floats
-    power_ms: Floats
-    cache: Floats
-    power_w: Floats
-    room_ms: Floats
-    loose_ms: Floats
-    by_power: Ints
-    least_cache: Floats
-    gpu: GpuLaw
+    at: Records
+    gpu: Records
     limit: int
     most: int
 
@@ -118,20 +118,22 @@ def _tables(file: Identity[PerformanceFile], of: Identity[LatencyRule], demands:
     data, rule = file.one, of.one
     grids, gpu = law_of(data, {model for models, *_ in demands for model in models}, rule.random_arrivals)
     demand, points = _undominated(grids, rule, demands, units, until.one)
-    limit = units_of(gpu.unit_share)
+    limit = units_of(float(gpu[0].unit_share))
     steps, ends = limit + 2, np.searchsorted(demand, np.arange(len(demands) + 1))
     by_units = np.bincount(demand * steps + points["units"] + 1, minlength=len(demands) * steps).reshape(-1, steps)
     by_power = np.lexsort([points["units"], points["cache"], points["power_w"], demand])
-    return PointTables(
-        first=ends[:-1, None] + np.cumsum(by_units, axis=1),
-        by_power=by_power,
-        least_cache=np.concatenate([np.minimum.accumulate(points["cache"][by_power[start:end]][::-1])[::-1]
-                                    for start, end in pairwise(ends)]),
-        **points,
-        gpu=gpu,
-        limit=limit,
-        most=min(limit, gpu_type(data.gpu).slice_mps_clients(WHOLE)),
-    )
+    points["by_power"], points["least_cache"] = by_power, np.concatenate([
+        np.minimum.accumulate(points["cache"][by_power[start:end]][::-1])[::-1] for start, end in pairwise(ends)])
+    return PointTables(ends[:-1, None] + np.cumsum(by_units, axis=1), records(POINT, points), gpu, limit,
+                       min(limit, gpu_type(data.gpu).slice_mps_clients(WHOLE)))
+
+
+def records(kind: Any, columns: Mapping[str, NDArray[Any]]) -> Records:
+    """Columns as a structured array with the fields of ``kind``."""
+    found = np.recarray(len(columns[kind.names[0]]), kind)
+    for name in kind.names:
+        found[name] = columns[name]
+    return found
 
 
 def least_units(tables: PointTables) -> Ints:

@@ -226,7 +226,7 @@ def test_rows_of_interference_exclude_no_valid_gpu(seed, free, rule):
     busy_ms = np.array([1000 * one.batch / found.throughput_rps if found else np.inf
                         for one, found in zip(points.run[at], told, strict=True)]) - points.at.after_ms[at]
     units = points.at.units[at].sum()
-    fits = units <= points.at.limit and (busy_ms <= points.room_ms[at]).all()
+    fits = units <= points.limits.limit and (busy_ms <= points.room_ms[at]).all()
     program = model.program
     program.rows = [row for number, row in enumerate(program.rows) if number not in model.rated.values()]
     for point, x in enumerate(one.variable for one in model.choices[0] if one.at is not None):
@@ -236,7 +236,7 @@ def test_rows_of_interference_exclude_no_valid_gpu(seed, free, rule):
     if fits:
         for solved in (cpsat.solve_cpsat, milp.solve_pulp):
             assert solved(program, Search(20), 20.0, lambda values: None).ended == "optimal"
-    elif units > points.at.limit or (busy_ms > points.room_ms[at] * (1 + 1e-4)).any():
+    elif units > points.limits.limit or (busy_ms > points.room_ms[at] * (1 + 1e-4)).any():
         assert milp.solve_pulp(program, Search(20), 20.0, lambda values: None).ended == "infeasible"
 
 

@@ -70,9 +70,9 @@ def test_listed_pairs_come_near_the_best_of_all_pairs(rule):
     rates = np.array([681.0, 669.0])
     oracle = patterns_of(mixed([("resnet50", 116, 681), ("resnet50", 145, 669)], rule), "t4")
     points, listed = oracle.points, oracle.listed()
-    first, second = (np.flatnonzero(points.group == group) for group in (0, 1))
+    first, second = (np.flatnonzero(points.at.group == group) for group in (0, 1))
     pairs = np.array([(one, two) for one in first
-                      for two in second[points.units[second] == points.limit - points.units[one]]])
+                      for two in second[points.at.units[second] == points.limit - points.at.units[one]]])
     best = (together_rps(points, pairs) / rates).sum(axis=1).max()
     both = (listed.number == 1).all(axis=1)
     assert (listed.rps[both] / rates).sum(axis=1).max() >= 0.98 * best > 0

@@ -87,16 +87,16 @@ def test_no_pattern_exceeds_what_pricing_proves(seed: int, budget: str) -> None:
         for nodes, floor in ((1, 0), (300, int(known)), (300, int(known * 0.999)), (30, 0), (300, 0)):
             most = best_patterns(points, choices, values, floor, Effort(nodes, 0.01, 500)).most
             assert most >= known
-            starts = draw.integers(0, len(points.units), (100, 4))
+            starts = draw.integers(0, len(points.at), (100, 4))
             starts[:, 2:][draw.random((100, 2)) < 0.5] = NONE
-            fits = np.where(starts != NONE, points.units[starts], 0).sum(axis=1) <= points.limit
+            fits = np.where(starts != NONE, points.at.units[starts], 0).sum(axis=1) <= points.limit
             for members in (starts[fits], small_patterns(points, 3, 2000)):
                 rps = together_rps(points, members)
                 for row, several in enumerate(members):
                     there = np.flatnonzero(several != NONE)
                     carried = (rps[row, there] > 0).all()
                     worth = sum(np.interp(rps[row, place], levels[group], value[group])
-                                for place, group in zip(there, points.group[several[there]], strict=True))
+                                for place, group in zip(there, points.at.group[several[there]], strict=True))
                     assert not carried or worth <= most
 
 
