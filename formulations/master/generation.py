@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 
 from provision.formulations.master.columns import Duals, PatternColumns
 from provision.formulations.master.schedule import SCHEDULE
-from provision.formulations.pricing.oracle import TypesPricing, oracles_of
+from provision.formulations.pricing.oracle import oracles_of, priced
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.type_counts import FINE, TypeCounts
 from provision.models.base.clock import Deadline, Stopwatch
 from provision.models.base.tolerances import DUST, TOLERANCE
-from provision.models.problem.executor import IN_PROCESS, Executor
 
 
 class PricedCut(NamedTuple):
@@ -50,8 +49,6 @@ class Generation:
     proves
         Whether the bounds are used. If so and there are several GPU types, patterns are also generated for the numbers
         of GPUs of each type that the bound allows.
-    executor
-        Where slice types are priced.
 
     Attributes
     ----------
@@ -70,9 +67,9 @@ class Generation:
         The prices that raised the bound.
     """
 
-    def __init__(self, problem: Problem, proves: bool = True, executor: Executor = IN_PROCESS) -> None:
+    def __init__(self, problem: Problem, proves: bool = True) -> None:
         self.problem, self.sharp = problem, proves and len(problem.pools) > 1
-        self.pricing, self.program = TypesPricing(problem, executor), PatternColumns(problem)
+        self.program = PatternColumns(problem)
         self.proof = TypeCounts(problem.pools, problem.most_gpus)
         self.proof.at_least(problem.spread_over)
         self.cuts: list[PricedCut] = []
@@ -152,7 +149,7 @@ class Generation:
         slices = np.maximum(slices, (program.alone * places[:, None]).max(axis=0, initial=0))
         most, exhaustive, new = slices.copy(), True, 0
         floors = ((at.slice_types + SCHEDULE.slight) * FINE).astype(np.int64)
-        for slice_type, found in self.pricing.priced(places[: len(self.problem.roles)], floors, effort):
+        for slice_type, found in priced(self.problem, places[: len(self.problem.roles)], floors, effort):
             new += program.add(slice_type, found.patterns)
             most[slice_type] = max(most[slice_type], found.most)
             exhaustive &= found.exhaustive

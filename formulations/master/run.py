@@ -65,8 +65,8 @@ class Run:
         if len(problem.groups) > most // 2 and problem.shares:
             easier = Problem(problem.instance, rounded(problem.groups, most // 2, up=False), relaxed_problem=True)
             self.problem = Problem(problem.instance, rounded(problem.groups, most, up=True))
-        self.bounds = Generation(easier, proves, self.search.executor)
-        self.columns = self.bounds if easier is problem else Generation(self.problem, False, self.search.executor)
+        self.bounds = Generation(easier, proves)
+        self.columns = self.bounds if easier is problem else Generation(self.problem, False)
         self.draw, self.tried, self.idle = np.random.default_rng(self.search.seed), False, 0
         self.large = bool(oracles_of(easier)) and problem.replicas >= SCHEDULE.dive_from
         self.many = len(problem.groups) > SCHEDULE.few

@@ -17,7 +17,6 @@ from typing import Any, Literal, TypeVar
 from provision.models.base.clock import Deadline, Stop, now_s, present_stop, stopping
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan
-from provision.models.problem.executor import IN_PROCESS, Executor
 from provision.models.problem.instance import Instance
 from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.objective import objective_of
@@ -70,9 +69,8 @@ class Search:
     ``report`` is called with an Incumbent whenever the plan or the bound improves. ``start`` is a valid plan of the
     instance from which the search may begin, or None. ``bound`` is a bound on the objective that is already proven, or
     None. ``started`` is the moment, by ``now_s()``, from which the time limit counts. The search may end at a
-    relative ``gap``. ``kept`` are the columns of a session, to begin with and to replace by new ones, or None.
-    ``executor`` runs what can run at the same time. No time is left once ``stop`` is asked for; searches made from this
-    one share it.
+    relative ``gap``. ``kept`` are the columns of a session, to begin with and to replace by new ones, or None. No time
+    is left once ``stop`` is asked for; searches made from this one share it.
     """
 
     time_limit_s: float = 60.0
@@ -84,7 +82,6 @@ class Search:
     started: float = field(default_factory=now_s)
     gap: float = 0.0
     kept: KeptColumns | None = None
-    executor: Executor = IN_PROCESS
     stop: Stop = field(default_factory=present_stop)
 
     @property

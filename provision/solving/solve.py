@@ -101,7 +101,7 @@ def solve(
     kept
         Columns of an earlier solve, to begin with, which are replaced by new ones; see `provision.Planner`.
     executor
-        Where tasks of the search run; see `provision.executor_of`.
+        Where replays of the plan run; see `provision.executor_of`.
     parameters
         Parameters of the method.
 
@@ -208,8 +208,7 @@ class Task:
         first_s = left_s * (SOLVE.repaired if repairs or states_memory(instance) else
                             SOLVE.replayed if self.replay or tokens else 1)
         end = Deadline(left_s)
-        search = Search(first_s, self.seed, self.settings, voice.report, begun, gap=self.gap, kept=self.kept,
-                        executor=self.executor)
+        search = Search(first_s, self.seed, self.settings, voice.report, begun, gap=self.gap, kept=self.kept)
         outcome = planned(chosen, instance, search)
         if search.stop.asked and outcome.termination in ("completed", "time_limit"):
             outcome = replace(outcome, termination="stopped")
