@@ -82,10 +82,11 @@ class Patterns:
         which may be about the price, and the highest value found.
         """
         points = self.points[file]
-        found = best_patterns(points._replace(most=min(most, points.most)), self.choices[file], values._replace(
-            value=values.value * UNITS, beside=values.beside * UNITS), int(price * UNITS), effort)
-        order = np.argsort(-found.value, kind="stable")
-        classes = np.where(found.members != NONE, points.at.group[found.members], NONE)
+        members, worth, bound = best_patterns(
+            points._replace(most=min(most, points.most)), self.choices[file],
+            values._replace(value=values.value * UNITS, beside=values.beside * UNITS), int(price * UNITS), effort)
+        order = np.argsort(-worth, kind="stable")
+        classes = np.where(members != NONE, points.at.group[members], NONE)
         _, first = np.unique(np.sort(classes[order], axis=1), axis=0, return_index=True)
-        self.add(file, found.members[order[np.sort(first)[:best]]])
-        return found.most / UNITS, found.value.max(initial=0.0) / UNITS
+        self.add(file, members[order[np.sort(first)[:best]]])
+        return bound / UNITS, worth.max(initial=0.0) / UNITS

@@ -22,7 +22,7 @@ def root_nodes(points: RatePoints, options: int) -> Records:
     """The nodes that together hold all patterns: for each number of replicas, one with power below the power cap, and
     one above it. Each has all ``options``.
     """
-    replicas = np.repeat(np.flatnonzero(points.together[0, 1:] > 0) + 1, 2)
+    replicas = np.repeat(np.flatnonzero(points.together[0, 1:points.most + 1] > 0) + 1, 2)
     nodes = np.rec.array(np.zeros(len(replicas), NODE))
     full_w = np.maximum(points.gpu.cap_w - points.gpu.idle_w, 0.0)
     nodes.replicas, nodes.end, (nodes.most_cache, most_w) = replicas, options, points.together[:, replicas]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from provision.formulations.pricing.mps.kernels import NONE, arrange, settle
 from provision.formulations.pricing.mps.offers import PlaceValues, choices_of, forgiving, step_values
-from provision.formulations.pricing.mps.pricing import Effort, PointPatterns, best_patterns
+from provision.formulations.pricing.mps.pricing import best_patterns
 from provision.formulations.pricing.mps.rate_points import rate_points, running_at, together_rps
 from provision.formulations.pricing.mps.rates import interference_rates
 from provision.formulations.pricing.mps.schedule import SCHEDULE
@@ -83,9 +83,9 @@ class InterferenceOracle:
     def price(self, values: NDArray[np.int64], floor: int, effort: int) -> Priced:
         """Patterns of a value above a floor; see ``PatternOracle.price``."""
         longer = SCHEDULE.roles._replace(nodes=SCHEDULE.roles.nodes * SCHEDULE.more**effort)
-        patterns, found = self.priced(values, floor, longer)
-        best = max(floor, found.value.max(initial=0.0))
-        return Priced(patterns, max(found.most, floor), found.most <= best * (1 + SCHEDULE.roles.close) + 1)
+        members, worth, most = best_patterns(self.points, self.choices, self._values(values), floor, longer)
+        best = max(floor, worth.max(initial=0.0))
+        return Priced(self._plannable(members), max(most, floor), most <= best * (1 + SCHEDULE.roles.close) + 1)
 
     def running(self, pattern: Pattern) -> list[Running] | None:
         """The operating points of a pattern's replicas; None if none are found."""
@@ -103,19 +103,16 @@ class InterferenceOracle:
             np.stack([points.group, points.model, points.units, points.batch], axis=1)]))
         return np.flatnonzero(np.isin(alike[len(at):], alike[:len(at)]))
 
-    def priced(self, prices: Ints, floor: int, effort: Effort) -> tuple[list[tuple[int, ...]], PointPatterns]:
-        """Patterns whose roles have a total price above a floor, and what the search found; ``prices`` (roles,) are
-        whole numbers.
-        """
-        found = best_patterns(self.points, self.choices, self._values(prices), floor, effort)
-        if not len(found.members):
-            return [], found
-        roles, _ = distinct_rows(self._hardest(found.members))
+    def _plannable(self, members: Ints) -> list[Pattern]:
+        """Patterns of points as patterns of the hardest roles, of which plans may use those that are returned."""
+        if not len(members):
+            return []
+        roles, _ = distinct_rows(self._hardest(members))
         size = (roles != NONE).sum(axis=1)
         usable = np.zeros(len(size), bool)
         hardened(self.tables, roles, size, self.harder_first, self.harder, usable)
         rows = zip(roles[usable].tolist(), size[usable].tolist(), strict=True)
-        return [tuple(sorted(members[:many])) for members, many in rows], found
+        return [tuple(sorted(those[:many])) for those, many in rows]
 
     def _values(self, prices: Ints) -> PlaceValues:
         """The prices as step functions of the classes."""

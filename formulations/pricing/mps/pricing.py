@@ -68,14 +68,6 @@ class Effort(NamedTuple):
     visits: int = 2000
 
 
-class PointPatterns(NamedTuple):
-    """Patterns, (patterns, places) as points, and (patterns,) their values. No pattern has a value above ``most``."""
-
-    members: Ints
-    value: Floats
-    most: int
-
-
 class Found(NamedTuple):
     """The patterns that a search has found: (room, places) points, NONE at empty places; (room,) their values; (1,)
     their number; and (1,) the highest value, or the floor. Patterns up to the ``floor`` are not kept.
@@ -89,8 +81,9 @@ class Found(NamedTuple):
 
 
 def best_patterns(points: RatePoints, choices: Choices, values: PlaceValues, floor: int, effort: Effort
-                  ) -> PointPatterns:
-    """Find patterns of value above ``floor`` and a bound on the value of all patterns.
+                  ) -> tuple[Ints, Floats, int]:
+    """Find patterns of value above ``floor``, (patterns, places) points, NONE at empty places; (patterns,) their
+    values; and a bound on the value of all patterns.
 
     Parameters
     ----------
@@ -110,7 +103,7 @@ def best_patterns(points: RatePoints, choices: Choices, values: PlaceValues, flo
     nodes = np.concatenate([roots, np.recarray(2 * effort.nodes, NODE)])
     heap = np.stack([np.full(len(nodes), NEVER), np.arange(len(nodes))], axis=1)
     most = _searched(points, choices, values, options, nodes, heap, len(roots), effort, found)
-    return PointPatterns(found.members[:found.taken[0]], found.value[:found.taken[0]], math.ceil(most))
+    return found.members[:found.taken[0]], found.value[:found.taken[0]], math.ceil(most)
 
 
 @compiled

@@ -68,9 +68,9 @@ class InterferencePatterns(RateOracle):
         """See ``RateOracle.price``."""
         units = UNITS / max(floor, 1.0)
         longer = SCHEDULE.rates._replace(nodes=SCHEDULE.rates.nodes * SCHEDULE.more**effort)
-        found = best_patterns(self.points, self.choices, self._values(prices, units, self.points.groups.copies),
-                              max(int(floor * units), 0), longer)
-        return PricedRates(found.most / units, self._listing(found.members))
+        members, _, most = best_patterns(self.points, self.choices, self._values(
+            prices, units, self.points.groups.copies), max(int(floor * units), 0), longer)
+        return PricedRates(most / units, self._listing(members))
 
     def _values(self, prices: GroupPrices, units: float, copies: Ints) -> PlaceValues:
         """The values of places at some prices times ``units``; a pattern has at most ``copies`` of a group's replicas.
@@ -107,12 +107,12 @@ class InterferencePatterns(RateOracle):
         each, bonus, endless = np.ones(self.groups), self.most_rps * len(groups), np.full(self.groups, np.inf)
         floor, quick = bonus * len(groups) * UNITS, SCHEDULE.rates
         values = self._values(GroupPrices(each, each * bonus, endless, endless), UNITS, number)
-        found = best_patterns(few, choices_of(few, np.arange(self.groups), number, among), values, floor,
+        members, _, most = best_patterns(few, choices_of(few, np.arange(self.groups), number, among), values, floor,
                               quick._replace(nodes=quick.nodes if effort else 2 * len(groups),
                                              visits=quick.visits * SCHEDULE.patient**effort))
-        listing = self._listing(found.members)
+        listing = self._listing(members)
         best = int(listing.rps.sum(axis=1).argmax()) if len(listing.rps) else None
-        return (found.most - floor) / UNITS, None if best is None else listing.rated(best).members
+        return (most - floor) / UNITS, None if best is None else listing.rated(best).members
 
     def _listing(self, members: Ints) -> Listing:
         """The Listing of patterns that are given as (patterns, places) operating points."""
