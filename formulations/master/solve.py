@@ -20,6 +20,7 @@ from provision.formulations.search.regrouping import in_parts
 from provision.formulations.search.segments import best_segments
 from provision.formulations.search.type_counts import TypeCounts
 from provision.formulations.values.bound import ValueBound, applies, value_bound
+from provision.models.base.clock import Stopwatch
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.search import Outcome, Progress, Search, Termination
 
@@ -41,7 +42,7 @@ def solve(instance: Instance, search: Search, serve: Step | None = None,
     serve
         For the objective max_throughput, the method that finds a cheap plan for all rates; by default this function.
     plans
-        Begins a search for plans. It takes turns with the bounds by prices of replicas, where such bounds are sought.
+        Begins a search for plans, which takes turns with the searches for bounds.
     """
     if instance.objective == THROUGHPUT:
         return fill_fleet(instance, search, NAME, serve or solve)
@@ -78,15 +79,16 @@ def _planned(problem: Problem, progress: Progress, plans: Callable[[Progress], T
         progress.prove(0.0)
         return "proved", None
     prices, turns = _prices(problem, progress), list[Turn]()
+    walks = [] if plans is None else [plans(progress)]
     if prices is not None:
-        turns = [partial(prices.prove, progress), *([] if plans is None else [plans(progress)])]
+        turns = [partial(prices.prove, progress), *walks]
         go_on(turns, progress, SCHEDULE.prices_s)
         if math.isinf(prices.proof.bound):
             return "proved", prices.proof
     if progress.plan is not None and not progress.search.left_s:
         progress.prove(problem.objective(first_bound(problem)))
         return "time_limit", None
-    rated = _rated(problem, progress) if prices is None else None
+    rated = _rated(problem, progress, walks) if prices is None else None
     proof = None if rated is None else rated.proof
     if not progress.proved and (rated is None or math.isfinite(rated.bound)):
         _prove_further(problem, progress)
@@ -156,9 +158,10 @@ def first_bound(problem: Problem) -> float:
     return counts.bound
 
 
-def _rated(problem: Problem, progress: Progress) -> RatedSearch | None:
+def _rated(problem: Problem, progress: Progress, walks: Sequence[Turn]) -> RatedSearch | None:
     """Plan with patterns that carry rates; None if some slice types have no such patterns, or if no workload can be
-    split and not all patterns are listed.
+    split and not all patterns are listed. If they are not listed, the searches ``walks`` for plans go on where the
+    bound does not rise.
     """
     problem = named(problem)
     oracles = rated_oracles(problem, progress.search.within())
@@ -167,10 +170,14 @@ def _rated(problem: Problem, progress: Progress) -> RatedSearch | None:
     listed = all(one.complete for _, one in oracles)
     search = progress.search.apart(SCHEDULE.integral_s) if listed else progress.search
     rated = RatedSearch(problem, oracles, search, NAME)
+    watch, bound = Stopwatch(), rated.bound
     for plan in rated.plans(math.inf if progress.value is None else round(progress.value / problem.unit)):
         if math.isfinite(rated.bound):
             progress.prove(problem.objective(rated.bound))
         progress.offer(plan)
+        for turn in walks if rated.bound == bound and not (progress.proved or listed) else ():
+            turn(watch.elapsed_s * SCHEDULE.some)
         if progress.proved:
             break
+        watch, bound = Stopwatch(), rated.bound
     return rated

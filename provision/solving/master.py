@@ -46,7 +46,7 @@ def solve(instance: Instance, search: Search) -> Outcome:
         if found.status in ("optimal", "infeasible"):
             return found
         search = replace(search, start=found.plan, bound=search.bound if found.bound is None else found.bound)
-    return master.solve(instance, search, solve, _walk)
+    return master.solve(instance, search, solve, _walk if needs(instance) <= lns.METHODS[0].features else None)
 
 
 def _first_steps(instance: Instance, begun: bool) -> Iterator[Step]:
