@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from provision.formulations.assignment.points import Points, points_of
 from provision.formulations.linear.highs import Rows, solve_linear
 from provision.formulations.pricing.listing import TooManyError, undominated
-from provision.formulations.pricing.mps.sets import InterferingSets
+from provision.formulations.pricing.mps.sets import feasible_sets
 from provision.formulations.pricing.mps.tables import tables_of
 from provision.formulations.pricing.oracle import Running, replica_of
 from provision.formulations.pricing.rate_oracles import rate_oracle
@@ -128,7 +128,7 @@ def _listed(problem: Problem, shared: Shareable, until: Deadline) -> list[SliceP
     oracle = rate_oracle(problem, shared, until)
     if oracle is None:
         return []
-    listing = oracle.listed() if oracle.complete else None
+    listing = oracle.listing
     if listing is None:
         raise TooManyError
     asked_rps = np.array([group.asked_rps for group in problem.groups])
@@ -167,7 +167,8 @@ def add_worths(instance: Instance, slots: Sequence[Slots], until: Deadline) -> N
             len(one.files) != 1 or one.patterns for one in slots):
         return
     demands = [((one.model,), instance.budget_ms(one), instance.planned_rps(one)) for one in instance.workloads]
-    sets = [InterferingSets(tables_of(one.files[0], instance.shared_rule, demands)).every(until) for one in slots]
+    sets = [feasible_sets(tables_of(one.files[0], instance.shared_rule, demands), [1] * len(demands), until)
+            for one in slots]
     rows = np.array([np.isin(np.arange(len(demands)), groups) / price for price, every in zip(prices, sets, strict=True)
                      for groups in every or ()]).reshape(-1, len(demands))
     if None in sets or not rows.any(axis=0).all():

@@ -19,6 +19,7 @@ from provision.formulations.linear.restricted import Known
 from provision.formulations.master.fullest import FullFleet
 from provision.formulations.master.rates.plans import Column, rated_plan
 from provision.formulations.master.schedule import SCHEDULE
+from provision.formulations.pricing.mps.rates import InterferencePatterns
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rate_oracles import rates_of
 from provision.formulations.pricing.rates import GENEROUS, Member
@@ -44,8 +45,8 @@ def bounds_of_sets(fleet: FullFleet, until: Deadline) -> Iterator[float]:
     It does nothing unless each slice type has one oracle that lists the sets of workloads, with one replica each, that
     share a slice before the deadline.
     """
-    oracles, settled = dict(fleet.oracles), SCHEDULE.set_effort + 1
-    every = {at: one.every(until) for at, one in oracles.items() if one.by_sets}
+    oracles = {at: one for at, one in fleet.oracles if isinstance(one, InterferencePatterns)}
+    every, settled = {at: one.every(until) for at, one in oracles.items()}, SCHEDULE.set_effort + 1
     if not every or len(every) < len(fleet.oracles) or None in every.values():
         return
     effort, most = Counter[Place](), dict[Place, float]()

@@ -10,7 +10,6 @@ from provision.formulations.pricing.oracle import PatternOracle, Running, oracle
 from provision.formulations.pricing.rates import (
     GENEROUS,
     GroupPrices,
-    ListedPatterns,
     Listing,
     Member,
     PricedRates,
@@ -106,7 +105,7 @@ def rates_of(problem: Problem, until: Deadline = NEVER) -> list[tuple[int, RateO
     found = [(at, one) for at, one in made if one is not None]
     if not problem.fills:
         alone = np.flatnonzero((problem.single_rps > 0).any(axis=0)).tolist()
-        found += [(at, ListedPatterns(_alone(problem, at))) for at in alone]
+        found += [(at, RateOracle(_alone(problem, at))) for at in alone]
     return found
 
 

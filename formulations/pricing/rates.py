@@ -5,7 +5,6 @@ them. Then a pattern is a vector of rates. A way of sharing that has such patter
 RateOracle.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -13,7 +12,6 @@ import numpy as np
 
 from provision.formulations.pricing.oracle import Running
 from provision.models.base.arrays import Floats, Ints
-from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import FORGIVEN
 
 GENEROUS = 1 + FORGIVEN
@@ -117,18 +115,16 @@ class PricedRates(NamedTuple):
     planned: Listing | None = None
 
 
-class RateOracle(ABC):
-    """The patterns of one slice type and the rates that they carry. A way of sharing overrides the methods that it
-    supports.
+class RateOracle:
+    """The patterns of one slice type and the rates that they carry. A way of sharing that does not list all patterns
+    derives a class that prices them.
 
     Attributes
     ----------
-    complete
-        Whether every pattern that a plan may need is listed, so that pricing is not needed.
+    listing
+        All patterns that a plan may need; None if they are not listed, so that pricing is needed.
     coarse
         Whether its rates are those of a grid, so that a search with a finer grid may find and prove more.
-    by_sets
-        Whether ``every`` and ``best`` return the sets of workloads that can share a slice with one replica each.
     hardest
         The greatest effort that helps; higher numbers find no more.
     together
@@ -136,15 +132,26 @@ class RateOracle(ABC):
         those of each replica, and gives the bonus to every replica.
     """
 
-    complete: bool = False
+    listing: Listing | None = None
     coarse: bool = False
-    by_sets: bool = False
     hardest: int = 0
     together: bool = True
 
-    @abstractmethod
+    def __init__(self, listing: Listing) -> None:
+        self.listing = listing
+
+    @property
+    def complete(self) -> bool:
+        """Whether every pattern that a plan may need is listed."""
+        return self.listing is not None
+
+    def listed(self) -> Listing | None:
+        """The patterns to begin with; None if there is no list."""
+        return self.listing
+
     def price(self, prices: GroupPrices, floor: float, effort: int) -> PricedRates:
-        """Find patterns of a value above a floor, and an upper bound on the value of all patterns.
+        """Find patterns of a value above a floor, and an upper bound on the value of all patterns. Not to be called if
+        all patterns are listed.
 
         Parameters
         ----------
@@ -155,44 +162,4 @@ class RateOracle(ABC):
         effort
             0 for the quickest search; higher numbers search longer.
         """
-
-    def listed(self) -> Listing | None:
-        """The patterns to begin with; None if there is no list."""
-        return None
-
-    def every(self, until: Deadline) -> list[tuple[int, ...]] | None:
-        """All sets of replicas that can share a slice, each as its groups in ascending order.
-
-        None if there are too many sets, if they are not known, or if the time is over. After the latter, a further call
-        continues.
-        """
-        return None
-
-    def best(self, groups: tuple[int, ...], effort: int) -> tuple[float, Members | None]:
-        """An upper bound on the total requests/s of a set, and the best pattern found (None if none was found).
-
-        Parameters
-        ----------
-        groups
-            The groups of the replicas, in ascending order.
-        effort
-            0 for a quick bound; higher numbers search longer.
-        """
-        return np.inf, None
-
-
-class ListedPatterns(RateOracle):
-    """An oracle that lists all patterns of a slice type."""
-
-    complete = True
-
-    def __init__(self, listing: Listing) -> None:
-        self.listing = listing
-
-    def listed(self) -> Listing:
-        """All patterns."""
-        return self.listing
-
-    def price(self, prices: GroupPrices, floor: float, effort: int) -> PricedRates:
-        """Return an empty result: all patterns are listed already."""
-        return PricedRates(floor, self.listing._replace(rps=self.listing.rps[:0]))
+        raise NotImplementedError

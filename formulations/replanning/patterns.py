@@ -14,8 +14,8 @@ import numpy as np
 
 from provision.formulations.assignment.slots import SlicePattern, alone, parts_of, shared_files
 from provision.formulations.pricing.listing import TooManyError, undominated
-from provision.formulations.pricing.mps.sets import InterferingSets
-from provision.formulations.pricing.mps.tables import tables_of
+from provision.formulations.pricing.mps.sets import feasible_sets, runs_of
+from provision.formulations.pricing.mps.tables import PointTables, tables_of
 from provision.formulations.pricing.oracle import Running, replica_of
 from provision.formulations.pricing.temporal.listing import listing
 from provision.formulations.replanning.running import Going, Key, key_of
@@ -121,18 +121,21 @@ def _one_replica_each(instance: Instance, data: IgniterProfiles, here: Sequence[
         raise TooManyError
     demands = [((one.model,), instance.budget_ms(one), instance.planned_rps(one)) for one in instance.workloads]
     rule, unit_share = instance.shared_rule, data.hardware.unit_share
-    free = InterferingSets(tables_of(data, rule, demands))
-    every = free.every(until)
+    free = tables_of(data, rule, demands)
+    every = feasible_sets(free, [1] * len(demands), until)
     if every is None:
         raise TooManyError
-    found = {groups: runs for groups in _timely(every, until) if (runs := free.holds(groups)) is not None}
-    patterns, names = [_whole(instance, *one) for one in found.items()], list(instance.workload)
+    patterns, names = list[SlicePattern](), list(instance.workload)
+    for groups in _timely(every, until):
+        runs = runs_of(free, groups, proven=True)
+        if runs is not None:
+            patterns.append(_whole(instance, groups, runs))
     for going in here:
         keys = list(dict.fromkeys(going.keys))
         owners = [*range(len(names)), *(names.index(key.workload) for key in keys)]
-        fixed = InterferingSets(tables_of(data, rule, [demands[w] for w in owners],
-                                          [max(round(key.sm_share / unit_share), 1) for key in keys]))
-        patterns += [_whole(instance, *one) for groups in _timely(found, until)
+        fixed = tables_of(data, rule, [demands[w] for w in owners],
+                          [max(round(key.sm_share / unit_share), 1) for key in keys])
+        patterns += [_whole(instance, *one) for groups in _timely(every, until)
                      for one in _most_going_on(fixed, groups, owners)]
     return patterns
 
@@ -145,12 +148,12 @@ def _timely(sets: Iterable[tuple[int, ...]], until: Deadline) -> Iterator[tuple[
         yield groups
 
 
-def _most_going_on(sets: InterferingSets, groups: tuple[int, ...], owners: Sequence[int]
+def _most_going_on(tables: PointTables, groups: tuple[int, ...], owners: Sequence[int]
                    ) -> Iterator[tuple[Sequence[int], list[Running]]]:
     """Yield the patterns of a set of workloads in which a maximal set of running replicas goes on: the workloads, and
     how their replicas run.
 
-    ``owners`` are the workloads of the demands of ``sets``. The first demands are those of the workloads, in order;
+    ``owners`` are the workloads of the demands of ``tables``. The first demands are those of the workloads, in order;
     the others are those of the running replicas.
     """
     mine = [at for at in range(max(owners) + 1, len(owners)) if owners[at] in groups]
@@ -159,7 +162,7 @@ def _most_going_on(sets: InterferingSets, groups: tuple[int, ...], owners: Seque
         stay = {owners[at] for at in kept}
         if len(stay) == len(kept) and not any(kept <= larger for larger in held):
             members = (*(one for one in groups if one not in stay), *sorted(kept))
-            runs = sets.holds(members)
+            runs = runs_of(tables, members, proven=True)
             if runs is not None:
                 held.append(kept)
                 yield [owners[at] for at in members], runs

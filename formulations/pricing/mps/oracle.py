@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from provision.formulations.pricing.mps.kernels import NONE, arrange, settle
 from provision.formulations.pricing.mps.offers import PlaceValues, choices_of, forgiving, step_values
 from provision.formulations.pricing.mps.pricing import best_patterns
-from provision.formulations.pricing.mps.rate_points import rate_points, running_at, together_rps
+from provision.formulations.pricing.mps.rate_points import rate_points, together_rps
 from provision.formulations.pricing.mps.rates import interference_rates
 from provision.formulations.pricing.mps.schedule import SCHEDULE
-from provision.formulations.pricing.mps.tables import Demand, PointTables, least_units, tables_of
+from provision.formulations.pricing.mps.sets import demands_of, runs_of
+from provision.formulations.pricing.mps.tables import PointTables, least_units, tables_of
 from provision.formulations.pricing.oracle import Pattern, Priced, Running, WayOfSharing
 from provision.formulations.pricing.settings import Setting, role_ways
 from provision.formulations.search.problem import Group, Problem, Shareable
@@ -89,7 +90,7 @@ class InterferenceOracle:
 
     def running(self, pattern: Pattern) -> list[Running] | None:
         """The operating points of a pattern's replicas; None if none are found."""
-        return running(self.tables, pattern)
+        return runs_of(self.tables, pattern)
 
     def _useful(self) -> Ints:
         """The points that some role of their class has in its tables; points that others beat are not in tables."""
@@ -185,19 +186,6 @@ def _copy(source: Ints, target: Ints) -> None:
         target[at] = source[at]
 
 
-def running(tables: PointTables, pattern: Pattern) -> list[Running] | None:
-    """The operating points of a pattern's replicas; None if none are found."""
-    points, units = np.zeros((2, len(pattern)), int)
-    if arrange(tables, np.array(pattern), len(pattern), units, points) <= 0:  # NONE or UNKNOWN
-        return None
-    return [running_at(tables, at) for at in points]
-
-
-def demands_of(instance: Instance, roles: Sequence[Role]) -> list[Demand]:
-    """The models, the latency budget (ms) and the rate of each role, as PointTables need them."""
-    return [(role.models, role.slo_ms * instance.policy.part_of_slo, role.rate_rps) for role in roles]
-
-
 def interference_settings(problem: Problem, shared: Shareable, until: Deadline) -> list[Setting]:
     """The setting of a whole GPU, with a way for every role that the GPU can serve; an empty list for other slices, and
     without roles. Raises TimeIsUpError at the deadline.
@@ -208,7 +196,7 @@ def interference_settings(problem: Problem, shared: Shareable, until: Deadline) 
                        until=until)
     units = least_units(tables)
     shares = {at: float(units[at]) / tables.limit for at in np.flatnonzero(units <= tables.limit).tolist()}
-    return [Setting(role_ways(problem, shares), processes=tables.most, points=tables, running=partial(running, tables))]
+    return [Setting(role_ways(problem, shares), processes=tables.most, points=tables, running=partial(runs_of, tables))]
 
 
 def interference_oracle(instance: Instance, entry: FleetEntry, profile: str, data: PerformanceFile,

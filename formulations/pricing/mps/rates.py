@@ -10,7 +10,7 @@ from provision.formulations.pricing.mps.pricing import best_patterns
 from provision.formulations.pricing.mps.rate_lists import small_patterns
 from provision.formulations.pricing.mps.rate_points import MOST_RPS, rate_points, running_at, together_rps
 from provision.formulations.pricing.mps.schedule import SCHEDULE
-from provision.formulations.pricing.mps.sets import InterferingSets
+from provision.formulations.pricing.mps.sets import demands_of, feasible_sets
 from provision.formulations.pricing.mps.tables import tables_of
 from provision.formulations.pricing.rates import (
     MOST_NAMED,
@@ -49,10 +49,7 @@ class InterferencePatterns(RateOracle):
     hardest = SCHEDULE.hardest
 
     def __init__(self, problem: Problem, data: PerformanceFile, clients: int) -> None:
-        self.by_sets, policy = problem.fills and problem.single, problem.instance.policy
-        demands = [(one.models, one.slo_ms * policy.part_of_slo, one.rate_rps) for one in problem.groups]
-        self.sets = InterferingSets(tables_of(data, problem.instance.shared_rule, demands),
-                                    [len(one.members) for one in problem.groups]) if self.by_sets else None
+        self.problem, self.data = problem, data
         self.most_rps = math.ceil(problem.single_rps.max(initial=0.0)) + 1
         self.points = rate_points(problem.instance, data, problem.groups, clients)
         self.groups = len(problem.groups)
@@ -94,12 +91,29 @@ class InterferencePatterns(RateOracle):
         return PlaceValues(rps, value * units, np.ascontiguousarray(beside * units), together * units)
 
     def every(self, until: Deadline) -> list[tuple[int, ...]] | None:
-        """See ``RateOracle.every``."""
-        return None if self.sets is None else self.sets.every(until)
+        """All sets of replicas that can share a GPU, each as its groups in ascending order; see ``feasible_sets``.
+
+        None if each workload may have several replicas, or if the objective is not throughput.
+        """
+        problem = self.problem
+        if not (problem.fills and problem.single):
+            return None
+        demands = demands_of(problem.instance, problem.groups)
+        return feasible_sets(tables_of(self.data, problem.instance.shared_rule, demands),
+                             [len(one.members) for one in problem.groups], until)
 
     def best(self, groups: tuple[int, ...], effort: int) -> tuple[float, Members | None]:
-        """See ``RateOracle.best``. Each replica of ``groups`` has a bonus above all that they can carry together. So
-        only patterns with all of them are worth more than the floor.
+        """An upper bound on the total requests/s of a set, and the best pattern found (None if none was found).
+
+        Each replica of the set has a bonus above all that its replicas can carry together. So only patterns with all of
+        them are worth more than the floor.
+
+        Parameters
+        ----------
+        groups
+            The groups of the replicas, in ascending order.
+        effort
+            0 for a quick bound; higher numbers search longer.
         """
         points, number = self.points, np.bincount(groups, minlength=self.groups)
         few = points._replace(most=min(len(groups), points.most))

@@ -1,4 +1,4 @@
-"""Sets of workloads, with one replica each, that share a whole GPU under interference."""
+"""Sets of demands, with a replica for each, that share a whole GPU under interference."""
 
 from collections.abc import Sequence
 
@@ -8,71 +8,56 @@ from provision.formulations.pricing.listing import TooManyError
 from provision.formulations.pricing.mps.kernels import NONE, UNKNOWN, arrange
 from provision.formulations.pricing.mps.rate_points import running_at
 from provision.formulations.pricing.mps.schedule import SCHEDULE
-from provision.formulations.pricing.mps.tables import PointTables
+from provision.formulations.pricing.mps.tables import Demand, PointTables
 from provision.formulations.pricing.oracle import Running
+from provision.formulations.search.problem import Group
+from provision.formulations.search.roles import Role
 from provision.models.base.arrays import Ints
 from provision.models.base.clock import Deadline
+from provision.models.problem.instance import Instance
 
 
-class InterferingSets:
-    """The sets of demands that can share a whole GPU of one type.
+def demands_of(instance: Instance, those: Sequence[Role] | Sequence[Group]) -> list[Demand]:
+    """The models, the latency budget (ms) and the rate of each role or group, as PointTables need them."""
+    return [(one.models, one.slo_ms * instance.policy.part_of_slo, one.rate_rps) for one in those]
 
-    Parameters
-    ----------
-    tables
-        The operating points of all demands.
-    copies
-        (demands,) the most replicas of each demand; by default one.
+
+def feasible_sets(tables: PointTables, copies: Sequence[int], until: Deadline) -> list[tuple[int, ...]] | None:
+    """All sets of demands that can share the GPU, each in ascending order; some of them may hold only within the looser
+    limits of bounds.
+
+    None if there are too many sets, or if the time is over. Sets grow by one replica at a time, because all subsets of
+    a feasible set are feasible. ``copies`` (demands,) are the most replicas of each demand.
     """
-
-    def __init__(self, tables: PointTables, copies: Sequence[int] = ()) -> None:
-        self.tables, self.copies = tables, copies or [1] * len(tables.first)
-        self.grown: list[tuple[int, ...]] = [()]
-        self.can_be, self.done = set(self.grown), 0
-        self.failing: set[tuple[int, ...]] = set()
-
-    def every(self, until: Deadline) -> list[tuple[int, ...]] | None:
-        """All sets, each in ascending order; some of them may hold only within the looser limits of bounds.
-
-        None if there are too many sets, or if the time is over. Sets grow by one replica at a time, because all subsets
-        of a feasible set are feasible.
-        """
-        while self.done < len(self.grown) <= SCHEDULE.sets and not until.over:
-            demands = self.grown[self.done]
-            for one in range(demands[-1] if demands else 0, len(self.copies)):
-                larger = (*demands, one)
-                if demands.count(one) < self.copies[one] and self.can_be.issuperset(_smaller(larger)) and (
-                        self._arranged(larger)[0] != NONE):
-                    self.grown.append(larger)
-                    self.can_be.add(larger)
-            self.done += 1
-        return self.grown[1:] if self.done == len(self.grown) else None
-
-    def holds(self, demands: Sequence[int]) -> list[Running] | None:
-        """Operating points of a set, in the order of its demands. None if there are none, or if a subset is already
-        known to have none.
-
-        Raises
-        ------
-        TooManyError
-            If no points are found, and it is not proven that there are none.
-        """
-        ordered = tuple(sorted(demands))
-        units, points = (NONE, np.zeros(0, int)) if self.failing.intersection(_smaller(ordered)) else (
-            self._arranged(demands))
-        if units == UNKNOWN:
-            raise TooManyError
-        if units == NONE:
-            self.failing.add(ordered)
+    grown: list[tuple[int, ...]] = [()]
+    known = set(grown)
+    for demands in grown:
+        if len(grown) > SCHEDULE.sets or until.over:
             return None
-        return [running_at(self.tables, at) for at in points]
+        for one in range(demands[-1] if demands else 0, len(copies)):
+            larger = (*demands, one)
+            smaller = (larger[:at] + larger[at + 1 :] for at in range(len(larger)))
+            if demands.count(one) < copies[one] and known.issuperset(smaller) and _arranged(tables, larger)[0] != NONE:
+                grown.append(larger)
+                known.add(larger)
+    return grown[1:]
 
-    def _arranged(self, demands: Sequence[int]) -> tuple[int, Ints]:
-        """The units of a set and its operating points; see ``arrange``."""
-        units, points = np.zeros((2, len(demands)), int)
-        return arrange(self.tables, np.array(demands), len(demands), units, points), points
+
+def runs_of(tables: PointTables, demands: Sequence[int], proven: bool = False) -> list[Running] | None:
+    """Operating points of a set, in the order of its demands; None if none are found.
+
+    Raises
+    ------
+    TooManyError
+        If no points are found, and this is to be ``proven``, but it is not.
+    """
+    units, points = _arranged(tables, demands)
+    if proven and units == UNKNOWN:
+        raise TooManyError
+    return None if units <= 0 else [running_at(tables, at) for at in points]  # NONE or UNKNOWN
 
 
-def _smaller(demands: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The sets with one replica less."""
-    return [demands[:at] + demands[at + 1 :] for at in range(len(demands))]
+def _arranged(tables: PointTables, demands: Sequence[int]) -> tuple[int, Ints]:
+    """The units of a set and its operating points; see ``arrange``."""
+    units, points = np.zeros((2, len(demands)), int)
+    return arrange(tables, np.array(demands), len(demands), units, points), points

@@ -14,7 +14,7 @@ import numpy as np
 
 from provision.formulations.pricing.listing import TooManyError, undominated
 from provision.formulations.pricing.oracle import Running
-from provision.formulations.pricing.rates import ListedPatterns, Listing, Member, RatedPattern
+from provision.formulations.pricing.rates import Listing, Member, RatedPattern, RateOracle
 from provision.formulations.pricing.schedule import SCHEDULE
 from provision.formulations.pricing.temporal.tables import ALONE, TurnTables
 from provision.formulations.search.problem import Problem
@@ -297,9 +297,9 @@ def listing(problem: Problem, slice_type: SliceType, data: Gpulets,
 
 
 def turns_patterns(problem: Problem, slice_type: SliceType, data: Gpulets, until: Deadline = NEVER
-                   ) -> ListedPatterns | None:
+                   ) -> RateOracle | None:
     """An oracle that lists all patterns of a slice type. None if they cannot be listed until the deadline, or for
     objective max_throughput.
     """
     found = None if problem.fills else listing(problem, slice_type, data, until=until)
-    return None if found is None else ListedPatterns(found)
+    return None if found is None else RateOracle(found)
