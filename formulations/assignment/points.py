@@ -88,7 +88,7 @@ class Points(NamedTuple):
 def points_of(problem: Problem, entry: FleetEntry, data: IgniterProfiles, edges: Edges) -> Points | None:
     """The points that no other point dominates; None if there are none. Each group has one workload."""
     instance, groups = problem.instance, problem.groups
-    limits = rate_points(instance, data, groups, entry.type.mps_clients if entry.mps else 1)
+    limits = rate_points(instance, data, groups)
     at, gpu = limits.at, limits.gpu[0]
     of = np.array([one.members[0] for one in groups], int)
     unit = float(gpu.unit_share)

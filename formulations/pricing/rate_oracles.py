@@ -127,14 +127,7 @@ def running_alone(problem: Problem, workload: int, slice_type: int) -> Running:
 
 def _alone(problem: Problem, slice_type: int) -> Listing:
     """The patterns of one replica alone on a slice: one pattern for each group that the slice can serve."""
-    single_rps = np.minimum(problem.single_rps[:, slice_type], [group.cap_rps for group in problem.groups])
-    groups = np.flatnonzero(single_rps)
-    rps = np.zeros((len(groups), len(problem.groups)))
-    rps[np.arange(len(groups)), groups] = single_rps[groups] * GENEROUS
-
-    def rated(at: int) -> RatedPattern:
-        group = int(groups[at])
-        run = running_alone(problem, problem.groups[group].members[0], slice_type)
-        return RatedPattern((Member(group, run),), (float(rps[at, group]),))
-
-    return Listing(rps, (rps > 0).astype(float), np.ones(len(groups)), rated)
+    groups = problem.groups
+    single_rps = np.minimum(problem.single_rps[:, slice_type], [group.cap_rps for group in groups]) * GENEROUS
+    return listing_of([RatedPattern((Member(at, running_alone(problem, groups[at].members[0], slice_type)),), (rps,))
+                       for at, rps in enumerate(single_rps.tolist()) if rps], len(groups))

@@ -5,8 +5,7 @@ import numpy as np
 from provision.formulations.pricing.mps.kernels import NONE
 from provision.formulations.pricing.mps.offers import PlaceValues, choices_of
 from provision.formulations.pricing.mps.pricing import Effort, best_patterns
-from provision.formulations.pricing.mps.rate_points import together_rps
-from provision.formulations.pricing.mps.rates import whole_gpu_patterns
+from provision.formulations.pricing.mps.rate_points import rate_points, together_rps
 from provision.formulations.search.problem import Problem
 from provision.formulations.values.schedule import SCHEDULE
 from provision.models.base.arrays import Ints
@@ -40,7 +39,7 @@ class Patterns:
 
     def __init__(self, problem: Problem, part: float = 1.0) -> None:
         self.problem, types = problem, problem.segments.slice_types
-        pairs = [(one.slice_type, whole_gpu_patterns(problem, types[one.slice_type], one.data).points)
+        pairs = [(one.slice_type, rate_points(problem.instance, one.data, problem.groups))
                  for one in problem.shareable if types[one.slice_type].profile == WHOLE]
         pairs = [(slice_type, points) for slice_type, points in pairs if len(points.at)]
         self.slice_types = np.array([slice_type for slice_type, _ in pairs], int)

@@ -71,7 +71,7 @@ class InterferenceOracle:
         limits = np.array([self.tables.most if common[several[0]] else copies[several[0]] for several in self.members])
         self.points = rate_points(instance, data, [
             Group(one.models, one.slo_ms, one.rate_rps, 0, math.inf, math.inf, (0,)) for one in first],
-            self.tables.most, instance.shared_rule)
+            instance.shared_rule)
         kind = np.array([models[roles[several[0]].models] if common[several[0]] else len(roles) + number
                          for number, several in enumerate(self.members)])
         self.choices = choices_of(self.points, kind, limits, self._useful())

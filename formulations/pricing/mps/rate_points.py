@@ -70,8 +70,8 @@ class RatePoints(NamedTuple):
     most: int
 
 
-def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Group], clients: int,
-                rule: LatencyRule | None = None) -> RatePoints:
+def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Group], rule: LatencyRule | None = None
+                ) -> RatePoints:
     """The operating points of groups that are feasible alone, within the limits of bounds.
 
     Parameters
@@ -80,8 +80,6 @@ def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Grou
         The problem, and the data that describes interference.
     groups
         The problem's groups.
-    clients
-        The most replicas on one GPU.
     rule
         The latency rule of all groups; by default that of the first workload of each group.
     """
@@ -115,7 +113,7 @@ def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Grou
     asked = [group.asked_rps for group in groups]
     most_rps = np.full(len(groups), MOST_RPS) if throughput else np.minimum(asked, [group.cap_rps for group in groups])
     members = np.array([len(group.members) for group in groups])
-    most = min(limit, gpu_type(data.gpu).slice_mps_clients(WHOLE), clients)
+    most = min(limit, gpu_type(data.gpu).slice_mps_clients(WHOLE))
     every = records(RATE_POINT, merged)
     together = np.stack([_most_together(every.units, demand, limit, most) for demand in (every.cache, every.power_w)])
     return RatePoints(every, records(RATED_GROUP, {

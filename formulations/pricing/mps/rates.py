@@ -42,16 +42,14 @@ class InterferencePatterns(RateOracle):
     ----------
     problem, data
         The Problem, and the performance data of the GPU type.
-    clients
-        The most replicas on one GPU.
     """
 
     hardest = SCHEDULE.hardest
 
-    def __init__(self, problem: Problem, data: PerformanceFile, clients: int) -> None:
+    def __init__(self, problem: Problem, data: PerformanceFile) -> None:
         self.problem, self.data = problem, data
         self.most_rps = math.ceil(problem.single_rps.max(initial=0.0)) + 1
-        self.points = rate_points(problem.instance, data, problem.groups, clients)
+        self.points = rate_points(problem.instance, data, problem.groups)
         self.groups = len(problem.groups)
         self.choices = choices_of(self.points, np.arange(self.groups), self.points.groups.copies)
 
@@ -158,10 +156,4 @@ def interference_rates(problem: Problem, slice_type: SliceType, data: Performanc
     many = len(problem.groups) > MOST_NAMED and not (problem.fills and problem.single)
     if slice_type.profile != WHOLE or not apart or many:
         return None
-    return whole_gpu_patterns(problem, slice_type, data)
-
-
-def whole_gpu_patterns(problem: Problem, slice_type: SliceType, data: PerformanceFile) -> InterferencePatterns:
-    """The patterns of whole GPUs, with at most as many replicas as MPS allows clients."""
-    entry = problem.instance.fleet[slice_type.entry]
-    return InterferencePatterns(problem, data, entry.type.slice_mps_clients(WHOLE) if entry.mps else 1)
+    return InterferencePatterns(problem, data)
