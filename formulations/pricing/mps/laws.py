@@ -16,17 +16,18 @@ import numpy as np
 
 from provision.models.base.arrays import Floats, Record, Records
 from provision.models.base.errors import InputError
+from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance import colocation, igniter
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.operating_points import PerformanceData
-from provision.models.performance.sm_shares import shares_of
+from provision.models.performance.sm_shares import shares_of, units_of
 
 RESOURCES = 2
 """The number of shared resources that the search for sets of replicas supports."""
 
 
 class Grid(NamedTuple):
-    """All operating points of a model, as arrays (units, batches) or arrays that broadcast to that shape.
+    """All operating points of a model, as arrays (units, batches).
 
     ``base_ms`` to ``power_w`` are as in the law. ``alone_ms`` is the time of a batch alone; it is infinite where no
     clock remains. While one batch runs, the next is loaded for ``load_ms``. A batch occupies its replica ``after_ms``
@@ -61,9 +62,10 @@ Law = tuple[dict[str, Grid], Records]
 """How models slow each other down on a GPU type: the Grid of each model, and one record GPU."""
 
 
-def law_of(data: PerformanceFile, models: Collection[str], partly_filled: bool) -> Law:
+def law_of(data: PerformanceFile, models: Collection[str], partly_filled: bool
+           ) -> tuple[dict[str, Grid], Records, int, int]:
     """The Law of performance data, with the grids of those ``models`` that the data knows, or of one model if it knows
-    none.
+    none; the GPU's units, and the most replicas that it holds.
 
     If batches may be ``partly_filled``, the demands of a point are the highest of all batches up to its own batch.
 
@@ -73,12 +75,17 @@ def law_of(data: PerformanceFile, models: Collection[str], partly_filled: bool) 
         If co-location data has more than two resources.
     """
     known = [model for model in data.models if model in models] or list(data.models)[:1]
-    return _law(data, known, partly_filled)
+    grids, gpu = _law(data, known, partly_filled)
+    limit = units_of(float(gpu[0].unit_share))
+    return ({model: Grid(*np.broadcast_arrays(*grid)) for model, grid in grids.items()}, gpu, limit,
+            min(limit, gpu_type(data.gpu).slice_mps_clients(WHOLE)))
 
 
 @singledispatch
 def _law(data: PerformanceData, models: Collection[str], partly_filled: bool) -> Law:
-    """The Law of a class of performance data. Each class registers its own function below."""
+    """The Law of a class of performance data, with arrays that broadcast to (units, batches). Each class registers its
+    own function below.
+    """
     raise NotImplementedError(f"no law of interference for performance data {data.name}")
 
 

@@ -18,9 +18,8 @@ from provision.formulations.search.problem import Group
 from provision.models.base.arrays import Floats, Ints, Record, Records
 from provision.models.base.compiled import compiled, inner
 from provision.models.base.tolerances import LOOSE, MISSING
-from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.catalogue import PerformanceFile
-from provision.models.performance.sm_shares import share_of_units, units_of
+from provision.models.performance.sm_shares import share_of_units
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 from provision.models.traffic.rule import LatencyRule
@@ -84,8 +83,8 @@ def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Grou
         The latency rule of all groups; by default that of the first workload of each group.
     """
     throughput = objective_of(instance).counts_capacity
-    grids, gpu = law_of(data, {model for group in groups for model in group.models},
-                        instance.policy.rule.random_arrivals)
+    grids, gpu, limit, most = law_of(data, {model for group in groups for model in group.models},
+                                     instance.policy.rule.random_arrivals)
     columns: list[Columns] = []
     lines: list[tuple[Floats, Floats]] = []
     for at, group in enumerate(groups):
@@ -95,9 +94,7 @@ def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Grou
             if name not in grids:
                 continue
             grid = grids[name]
-            batch = np.arange(1, grid.alone_ms.shape[1] + 1)
-            load_ms, after_ms = (np.broadcast_to(of_batch, grid.alone_ms.shape)[0]
-                                 for of_batch in (grid.load_ms, grid.after_ms))
+            batch, load_ms, after_ms = grid.batch[0], grid.load_ms[0], grid.after_ms[0]
             bends = [kept.bends(int(size), float(load), budget_ms) for size, load in zip(batch, load_ms, strict=True)]
             room_ms = np.array([one.hold_ms[-1] if len(one.hold_ms) else -np.inf for one in bends])
             if group.most == 1 and throughput:  # its replica carries the whole rate
@@ -108,13 +105,10 @@ def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Grou
                        "room_ms": (room_ms - after_ms)[points["batch"] - 1], "after_ms": after_ms[points["batch"] - 1]}
             columns.append({name: values[points["alone_ms"] <= points["room_ms"]] for name, values in points.items()})
             lines += [(one.hold_ms, 1000 / one.rps) for one in bends]
-    merged = {name: np.concatenate([np.zeros(0), *(one[name] for one in columns)]) for name in RATE_POINT.names or ()}
-    limit = units_of(float(gpu[0].unit_share))
     asked = [group.asked_rps for group in groups]
     most_rps = np.full(len(groups), MOST_RPS) if throughput else np.minimum(asked, [group.cap_rps for group in groups])
     members = np.array([len(group.members) for group in groups])
-    most = min(limit, gpu_type(data.gpu).slice_mps_clients(WHOLE))
-    every = records(RATE_POINT, merged)
+    every = records(RATE_POINT, *columns)
     together = np.stack([_most_together(every.units, demand, limit, most) for demand in (every.cache, every.power_w)])
     return RatePoints(every, records(RATED_GROUP, {
         "most_rps": most_rps * (1 + LOOSE), "total_rps": most_rps * members * (1 + LOOSE),

@@ -24,9 +24,7 @@ from provision.models.base.clock import NEVER, Deadline
 from provision.models.base.compiled import compiled
 from provision.models.base.identity import Apart, Identity
 from provision.models.base.tolerances import DUST, LOOSE
-from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.catalogue import PerformanceFile
-from provision.models.performance.sm_shares import units_of
 from provision.models.traffic.rule import LatencyRule
 
 POINTS = ("base_ms", "kernels", "cache_ms", "power_ms", "cache", "power_w")
@@ -116,23 +114,25 @@ def tables_of(data: PerformanceFile, rule: LatencyRule, demands: Sequence[Demand
 def _tables(file: Identity[PerformanceFile], of: Identity[LatencyRule], demands: Sequence[Demand],
             units: Sequence[int], until: Apart[Deadline]) -> PointTables:
     data, rule = file.one, of.one
-    grids, gpu = law_of(data, {model for models, *_ in demands for model in models}, rule.random_arrivals)
+    grids, gpu, limit, most = law_of(data, {model for models, *_ in demands for model in models}, rule.random_arrivals)
     demand, points = _undominated(grids, rule, demands, units, until.one)
-    limit = units_of(float(gpu[0].unit_share))
     steps, ends = limit + 2, np.searchsorted(demand, np.arange(len(demands) + 1))
-    by_units = np.bincount(demand * steps + points["units"] + 1, minlength=len(demands) * steps).reshape(-1, steps)
-    by_power = np.lexsort([points["units"], points["cache"], points["power_w"], demand])
-    points["by_power"], points["least_cache"] = by_power, np.concatenate([
-        np.minimum.accumulate(points["cache"][by_power[start:end]][::-1])[::-1] for start, end in pairwise(ends)])
-    return PointTables(ends[:-1, None] + np.cumsum(by_units, axis=1), records(POINT, points), gpu, limit,
-                       min(limit, gpu_type(data.gpu).slice_mps_clients(WHOLE)))
+    by_units = np.bincount(demand * steps + points.units + 1, minlength=len(demands) * steps).reshape(-1, steps)
+    points.by_power = np.lexsort([points.units, points.cache, points.power_w, demand])
+    points.least_cache = np.concatenate([np.minimum.accumulate(points.cache[points.by_power[start:end]][::-1])[::-1]
+                                         for start, end in pairwise(ends)])
+    return PointTables(ends[:-1, None] + np.cumsum(by_units, axis=1), points, gpu, limit, most)
 
 
-def records(kind: Any, columns: Mapping[str, NDArray[Any]]) -> Records:
-    """Columns as a structured array with the fields of ``kind``."""
-    found = np.recarray(len(columns[kind.names[0]]), kind)
+def records(kind: Any, *parts: Mapping[str, NDArray[Any]]) -> Records:
+    """The columns of several sets of points, joined end to end, as a structured array with the fields of ``kind``.
+
+    Fields that the points lack are left for the caller to fill in.
+    """
+    found = np.recarray(sum(len(one[kind.names[0]]) for one in parts), kind)
     for name in kind.names:
-        found[name] = columns[name]
+        if parts and name in parts[0]:
+            found[name] = np.concatenate([one[name] for one in parts])
     return found
 
 
@@ -142,9 +142,9 @@ def least_units(tables: PointTables) -> Ints:
 
 
 def _undominated(grids: Mapping[str, Grid], rule: LatencyRule, demands: Sequence[Demand], units: Sequence[int],
-                 until: Deadline) -> tuple[Ints, Columns]:
+                 until: Deadline) -> tuple[Ints, Records]:
     """The undominated points of all demands that are feasible alone: (points,) the demand of each point, ascending, and
-    the points as arrays by name. Each demand has its points by units, then by burden; only those with its ``units``
+    the points as records POINT. Each demand has its points by units, then by burden; only those with its ``units``
     unless it may have ANY.
 
     A point dominates another if it has no more units, power, cache demand, time alone and slowdown, and no less room.
@@ -152,11 +152,12 @@ def _undominated(grids: Mapping[str, Grid], rule: LatencyRule, demands: Sequence
     alike: dict[tuple[str, ...], list[int]] = {}
     for at, (models, *_) in enumerate(demands):
         alike.setdefault(models, []).append(at)
-    found = _merged([_of_models(grids, rule, models, np.array(members), [demands[at] for at in members],
-                                [units[at] for at in members], until) for models, members in alike.items()])
-    order = np.argsort(found["demand"], kind="stable")
-    sorted_points = {name: column[order] for name, column in found.items()}
-    return sorted_points.pop("demand"), sorted_points
+    found = [_of_models(grids, rule, models, np.array(members), [demands[at] for at in members],
+                        [units[at] for at in members], until)
+             for models, members in alike.items() if grids.keys() & models]
+    demand = np.concatenate([np.zeros(0, int), *(one["demand"] for one in found)])
+    order = np.argsort(demand, kind="stable")
+    return demand[order], records(POINT, *found)[order]
 
 
 def _of_models(grids: Mapping[str, Grid], rule: LatencyRule, models: Sequence[str], members: Ints,
@@ -167,14 +168,14 @@ def _of_models(grids: Mapping[str, Grid], rule: LatencyRule, models: Sequence[st
     (the points' ``size``).
     """
     known = [(number, grids[model]) for number, model in enumerate(models) if model in grids]
-    used = known or [(0, next(iter(grids.values())))]
-    rooms = [_rooms_ms(rule, grid, demands) for _, grid in used]
+    rooms = [_rooms_ms(rule, grid, demands) for _, grid in known]
     room_ms, loose_ms = (np.concatenate(several, axis=1) for several in zip(*rooms, strict=True))
     starts = np.cumsum([0, *(one.shape[1] for one, _ in rooms)])
-    flat = _merged([every_point(number, grid, start) for (number, grid), start in zip(used, starts, strict=False)])
+    parts = [every_point(number, grid, start) for (number, grid), start in zip(known, starts, strict=False)]
+    flat = {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
     order = np.lexsort([flat["base_ms"], flat["burden"], flat["units"]])
     flat = {name: column[order] for name, column in flat.items()}
-    size, alone_ms = flat.pop("size"), flat.pop("alone_ms") if known else np.full(len(order), np.inf)
+    size, alone_ms = flat.pop("size"), flat.pop("alone_ms")
     costs = np.stack([flat[name] for name in COSTS], axis=1)
     kept = []
     for row, only in zip(loose_ms, units, strict=True):
@@ -192,11 +193,10 @@ def every_point(number: int, grid: Grid, start: int) -> Columns:
     """All points of one model, by units, then by batch; ``number`` is its index among the models of the class, and
     ``start`` the index of its first batch size (``size``).
     """
-    shape = grid.alone_ms.shape
-    columns = {"model": np.full(shape, number), "units": np.broadcast_to(np.arange(1, shape[0] + 1)[:, None], shape),
-               "size": np.broadcast_to(start + np.arange(shape[1]), shape), "batch": grid.batch.astype(int),
+    units, size = np.indices(grid.batch.shape)
+    columns = {"model": np.full_like(size, number), "units": units + 1, "size": start + size, "batch": size + 1,
                **{name: getattr(grid, name) for name in (*POINTS, "burden", "alone_ms")}}
-    return {name: np.broadcast_to(column, shape).ravel() for name, column in columns.items()}
+    return {name: column.ravel() for name, column in columns.items()}
 
 
 def _rooms_ms(rule: LatencyRule, grid: Grid, demands: Sequence[Demand]) -> tuple[Floats, Floats]:
@@ -206,8 +206,3 @@ def _rooms_ms(rule: LatencyRule, grid: Grid, demands: Sequence[Demand]) -> tuple
     strict, loose = (rule.room_ms(batch, rate_rps / slack, load_ms, budget_ms * slack) - after_ms
                      for slack in (1 + DUST, 1 + LOOSE))
     return strict, loose
-
-
-def _merged(parts: Sequence[Columns]) -> Columns:
-    """The columns of several sets of points, joined end to end."""
-    return {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}

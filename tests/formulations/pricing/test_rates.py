@@ -12,7 +12,6 @@ from provision.formulations.pricing.mps.rates import InterferencePatterns
 from provision.formulations.pricing.rates import GroupPrices
 from provision.formulations.search.problem import Problem
 from provision.models.base.clock import NEVER
-from provision.models.hardware.gpu import gpu_type
 from provision.models.plans.plan import Plan, Replica, Slice
 from provision.models.problem.instance import Instance
 from provision.models.problem.prediction import carried_rps, predict_slice
@@ -36,7 +35,7 @@ def mixed(workloads, rule="half_slo", fleet=FLEET, **limits) -> Instance:
 def patterns_of(instance: Instance, gpu: str) -> InterferencePatterns:
     """The patterns of a GPU type."""
     data = next(one for one in instance.performance if one.gpu == gpu)
-    return InterferencePatterns(named(Problem(instance)), data, gpu_type(gpu).slice_mps_clients("whole"))
+    return InterferencePatterns(named(Problem(instance)), data)
 
 
 WORKLOADS = st.lists(st.tuples(st.sampled_from(["resnet50", "vgg19"]), st.integers(40, 150), st.integers(50, 800)),
