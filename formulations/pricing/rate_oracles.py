@@ -1,7 +1,6 @@
 """The RateOracles of a Problem: those of its ways of sharing, and general ones where a way of sharing has none."""
 
 import math
-from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -21,7 +20,6 @@ from provision.formulations.pricing.schedule import SCHEDULE
 from provision.formulations.search.problem import Problem, Shareable
 from provision.models.base.arrays import Floats
 from provision.models.base.clock import NEVER, Deadline
-from provision.models.base.tolerances import DUST
 
 STEPS = 10**6
 """If patterns are priced by roles, the most valuable role has this value; values are whole numbers."""
@@ -71,27 +69,13 @@ class RoleRates(RateOracle):
         for pattern in sorted(priced.patterns, key=lambda one: -int(values[list(one)].sum()))[:SCHEDULE.tried]:
             roles, runs = list(pattern), self.oracle.running(pattern)
             if runs:
-                own, within_rps = self._dealt(roles, prices), rates_rps[roles]
+                own, within_rps = [best[role] for role in roles], rates_rps[roles]
                 members = tuple(Member(group, run, None if fills else float(rps))
                                 for group, run, rps in zip(own, runs, within_rps, strict=True))
                 bounds.append(RatedPattern(members, tuple(upto_rps[own, roles].tolist())))
                 plans.append(RatedPattern(members, tuple(within_rps.tolist())))
         listing, planned = (listing_of(one, len(prices.per_rps)) for one in (bounds, plans))
         return PricedRates(priced.most / scale, listing, None if fills else planned)
-
-    def _dealt(self, roles: Sequence[int], prices: GroupPrices) -> list[int]:
-        """The group of each replica of a pattern, chosen for the highest value. For least cost, replicas of one group
-        count for no more than its rate.
-        """
-        groups, _, upto_rps = self.rates
-        left_rps = np.array([math.inf if self.problem.fills else group.asked_rps for group in self.problem.groups])
-        found = []
-        for role in roles:
-            several = groups[role]
-            gains = prices.of(np.minimum(upto_rps[:, role], np.maximum(left_rps, DUST)))[several]
-            found.append(several[int(gains.argmax())])
-            left_rps[found[-1]] -= upto_rps[found[-1], role]
-        return found
 
 
 def rates_of(problem: Problem, until: Deadline = NEVER) -> list[tuple[int, RateOracle]]:
