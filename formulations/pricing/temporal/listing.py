@@ -8,9 +8,10 @@ them.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from provision.formulations.pricing.listing import TooManyError, undominated
 from provision.formulations.pricing.oracle import Running
@@ -21,57 +22,36 @@ from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import SliceType
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.clock import NEVER, Deadline
-from provision.models.base.tolerances import LOOSE
+from provision.models.base.tolerances import DUST, LOOSE
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.gpulets import Gpulets
 from provision.models.problem.objective import objective_of
 
-LONG_MS = 1e6
-"""A duty cycle, in ms, that stands for no limit."""
-LEAST_PRESSURE = -1e9
-"""Stands for the pressure of an empty part; it is below the pressure of any replica."""
-
-
-class _Sets(NamedTuple):
-    """Sets of replicas that serve one row (a group with one of its models) on a part of a GPU. The first set is empty.
-
-    ``counts`` (sets, batches) are numbers of replicas by batch size. For every pressure from the other part,
-    ``busy_ms`` (pressures, sets) is the sum of the execution times of all replicas, and ``longest_ms`` (pressures,
-    sets) is the longest execution time. ``requests`` (sets,) are the requests served in one duty cycle, and ``emitted``
-    (sets,) is the pressure on the other part.
-    """
-
-    counts: Ints
-    busy_ms: Floats
-    longest_ms: Floats
-    requests: Ints
-    emitted: Floats
-
-    @property
-    def first(self) -> Self:
-        """A copy for only the lowest pressure."""
-        return self._replace(busy_ms=self.busy_ms[:1], longest_ms=self.longest_ms[:1])
-
 
 class _Part(NamedTuple):
-    """The ways to use a part of a GPU with the share ``share`` (an index).
+    """Ways to use a part of a GPU with the share ``share`` (an index).
 
-    ``counts`` (ways, rows, batches) are numbers of replicas, and ``emitted`` (ways,) the pressures that they exert.
-    ``cycles`` (pressures, ways) is the number of duty cycles per second, 0 if an SLO is violated. ``memory_gib`` is
-    (ways,).
+    ``counts`` (ways, rows, batches) are numbers of replicas of each row (a group with one of its models), and
+    ``emitted`` (ways,) the pressures that they exert. For every pressure from the other part, ``cycle_ms`` (pressures,
+    ways) is the duty cycle, and ``allowed_ms`` (pressures, ways) the longest one with which all replicas keep their
+    SLOs.
     """
 
     share: int
     counts: Ints
-    cycles: Floats
     emitted: Floats
-    memory_gib: Floats
+    cycle_ms: Floats
+    allowed_ms: Floats
 
+    def only(self, ways: Ints | NDArray[np.bool_]) -> "_Part":
+        """The ways with the given indices."""
+        return _Part(self.share, self.counts[ways], self.emitted[ways], self.cycle_ms[:, ways],
+                     self.allowed_ms[:, ways])
 
-Places = tuple[_Part, Ints, Ints]
-"""The ways to use a part of a GPU; and two arrays (patterns,), the index of the way that each pattern takes, and of the
-pressure that the part receives.
-"""
+    @property
+    def holds(self) -> NDArray[np.bool_]:
+        """(pressures, ways) whether all replicas keep their SLOs."""
+        return self.cycle_ms <= self.allowed_ms
 
 
 class TurnOptions:
@@ -117,45 +97,43 @@ class TurnOptions:
         TooManyError
             If a part has too many ways, or if the time is over.
         """
-        found: list[tuple[list[Places], Floats, Floats]] = []
-        for split in dict.fromkeys(tuple(sorted(one)) for one in self.tables.data.splits):
-            shares = [self.tables.shares.index(share) for share in split]
-            found.append(self._wholes(*shares) if len(shares) == 1 else self._pairs(*shares))
-        ways, rps, number = zip(*found, strict=True)
-        of_split = np.repeat(np.arange(len(found)), [len(one) for one in rps])
-        first = np.cumsum([0, *(len(one) for one in rps)])
+        found = [self._of_split(*(self.tables.shares.index(share) for share in split))
+                 for split in dict.fromkeys(tuple(sorted(one)) for one in self.tables.data.splits)]
+        first = np.cumsum([0, *(len(one.rps) for one in found)])
 
         def rated(at: int) -> RatedPattern:
-            place = at - first[of_split[at]]
-            return self._rated([(part, int(way[place]), int(pressure[place]))
-                                  for part, way, pressure in ways[of_split[at]]])
+            split = int(np.searchsorted(first, at, side="right")) - 1
+            return found[split].rated(at - int(first[split]))
 
-        numbers = np.concatenate(number)
-        return Listing(np.concatenate(rps) * (1 + LOOSE), numbers[:, :-1], numbers[:, -1], rated)
+        rps, number, replicas, _ = zip(*found, strict=True)
+        return Listing(np.concatenate(rps), np.concatenate(number), np.concatenate(replicas), rated)
 
-    def _wholes(self, share: int) -> tuple[list[Places], Floats, Floats]:
-        part = self._part(share, np.array([ALONE]))
-        every = np.arange(len(part.emitted))
-        return [(part, every, 0 * every)], self._rps(part)[0], self._number(part.counts)
-
-    def _pairs(self, one: int, other: int) -> tuple[list[Places], Floats, Floats]:
+    def _of_split(self, one: int, other: int | None = None) -> Listing:
         """The pairs of ways on two parts of a GPU that keep each other's SLOs, within the GPU's memory and MPS clients.
+        If there is one part only, the other way is empty.
         """
-        felt = [np.unique(self.tables.pressure[share]) for share in (other, one)]
+        felt = [np.array([ALONE]) if share is None else np.unique(self.tables.pressure[share])
+                for share in (other, one)]
         first = self._part(one, felt[0])
-        second = first if one == other else self._part(other, felt[1])
+        if other is None:
+            second = self._of_row(one, 0, felt[1]).only(np.array([0]))
+        else:
+            second = first if one == other else self._part(other, felt[1])
         received = np.searchsorted(felt[0], second.emitted), np.searchsorted(felt[1], first.emitted)
-        numbers = self._number(first.counts)[:, None] + self._number(second.counts)
-        holds = (first.cycles[received[0]].T > 0) & (second.cycles[received[1]] > 0)
-        holds &= np.add.outer(first.memory_gib, second.memory_gib) <= self.gib
-        at, beside = np.nonzero(holds & (numbers[..., -1] <= self.clients))
+        at, beside = np.nonzero(self._fits(first, second) & first.holds[received[0]].T & second.holds[received[1]])
+
+        def rated(place: int) -> RatedPattern:
+            here, there = int(at[place]), int(beside[place])
+            return self._rated([(first, here, int(received[0][there])), (second, there, int(received[1][here]))])
+
         rps = self._rps(first)[received[0][beside], at] + self._rps(second)[received[1][at], beside]
-        places = [(first, at, received[0][beside]), (second, beside, received[1][at])]
-        return places, rps, numbers[at, beside]
+        number = self._number(first.counts)[at] + self._number(second.counts)[beside]
+        return Listing(rps * (1 + LOOSE), number[:, :-1], number[:, -1], rated)
 
     def _rps(self, part: _Part) -> Floats:
-        """(pressures, ways, groups) the requests/s of each group that each way to use a part carries."""
-        rps: Floats = part.cycles[..., None] * (part.counts @ self.tables.batches @ self.of_group)
+        """(pressures, ways, groups) the requests/s of each group that each way carries; 0 for an empty way."""
+        per_s = np.where(part.holds, 1000 / np.maximum(part.cycle_ms, DUST), 0)
+        rps: Floats = per_s[..., None] * (part.counts @ self.tables.batches @ self.of_group)
         return rps
 
     def _rated(self, places: Sequence[tuple[_Part, int, int]]) -> RatedPattern:
@@ -163,61 +141,81 @@ class TurnOptions:
         members: list[Member] = []
         rps: list[float] = []
         for turn, (part, at, pressure) in enumerate(places):
-            counts, cycles = part.counts[at], float(part.cycles[pressure, at]) * (1 + LOOSE)
+            counts, cycle_ms = part.counts[at], float(part.cycle_ms[pressure, at])
             for row, size in np.argwhere(counts).tolist():
                 group, model, _ = self.rows[row]
                 run = Running(model, int(self.tables.batches[size]), 1, self.tables.shares[part.share],
                               turn if counts.sum() > 1 else None)
                 members += [Member(group, run)] * int(counts[row, size])
-                rps += [cycles * run.batch] * int(counts[row, size])
+                rps += [1000 / cycle_ms * run.batch * (1 + LOOSE)] * int(counts[row, size])
         return RatedPattern(tuple(members), tuple(rps))
 
     def _part(self, share: int, pressures: Floats) -> _Part:
         """The undominated ways to use a part with a share. ``pressures`` are those that the other part may exert, in
         ascending order.
-        """
-        busy_ms = np.stack([self.tables.beside(share, pressure) for pressure in pressures])
-        sets = [self._sets(share, row, busy_ms[:, row]) for row in range(len(self.rows))]
-        way = np.zeros((1, 0), int)
-        for known in range(1, len(sets) + 1):
-            way = np.column_stack([np.repeat(way, len(sets[known - 1].counts), axis=0),
-                                   np.tile(np.arange(len(sets[known - 1].counts)), len(way))])
-            if len(way) > SCHEDULE.ways or self.until.over:
-                raise TooManyError
-            way = self._kept(share, sets[:known], way)
-        way = way[way.any(axis=1)]
-        busy, room = _together(sets, way, self.allowed_ms)
-        counts = np.stack([one.counts[way[:, row]] for row, one in enumerate(sets)], axis=1)
-        cycles = np.where(room >= 0, 1000 / busy, 0.0)
-        emitted = np.max([one.emitted[way[:, row]] for row, one in enumerate(sets)], axis=0)
-        part = _Part(share, counts, cycles, emitted, self._memory_gib(counts))
-        rps = np.minimum(self._rps(part) / self.asked_rps, 1)
-        kept = undominated(np.column_stack([*rps, -emitted, -part.memory_gib, -self._number(counts),
-                                            self._going_on(share, counts)]), until=self.until)
-        return _Part(share, counts[kept], cycles[:, kept], emitted[kept], part.memory_gib[kept])
 
-    def _kept(self, share: int, sets: Sequence[_Sets], way: Ints) -> Ints:
-        """Those of ``way`` (ways, rows) that fit a GPU's memory and clients, and keep SLOs under the lowest pressure.
-
-        If there are many, ways that another way dominates are left out.
+        Rows are added one by one, each with its undominated sets of replicas. These grow by one replica at a time.
         """
-        replicas = np.stack([one.counts.sum(axis=1)[way[:, row]] for row, one in enumerate(sets)], axis=1)
-        memory_gib = replicas @ self.tables.memory_gib[: len(sets)]
-        way = way[(memory_gib <= self.gib) & (replicas.sum(axis=1) <= self.clients)]
-        way = way[_together([one.first for one in sets], way, self.allowed_ms)[1][0] >= 0]
-        if len(way) <= SCHEDULE.many:
-            return way
-        busy, room = _together(sets, way, self.allowed_ms)
-        counts = np.stack([one.counts[way[:, row]] for row, one in enumerate(sets)], axis=1)
-        requests = [one.requests[way[:, row]] for row, one in enumerate(sets)]
-        emitted = np.max([one.emitted[way[:, row]] for row, one in enumerate(sets)], axis=0)
-        features = [*-busy, *np.minimum(room, LONG_MS), *requests, -emitted, -self._memory_gib(counts)]
-        features += [-self._number(counts), self._going_on(share, counts)]
-        return way[undominated(np.column_stack(features), until=self.until)]
+        found = self._of_row(share, 0, pressures).only(np.array([0]))
+        for row in range(len(self.rows)):
+            sets = single = self._of_row(share, row, pressures)
+            replicas = 1
+            while sets.counts.sum(axis=(1, 2)).max() == replicas:
+                both = self._joined(sets, single)
+                sets, replicas = both.only(undominated(self._growing(both), SCHEDULE.sets, self.until)), replicas + 1
+            found = self._joined(found, sets)
+            if len(found.counts) > SCHEDULE.many:
+                found = found.only(undominated(self._growing(found), until=self.until))
+        found = found.only(found.counts.any(axis=(1, 2)))
+        rps = np.minimum(self._rps(found) / self.asked_rps, 1)
+        return found.only(undominated(np.column_stack([*rps, *self._taken(found)]), until=self.until))
+
+    def _of_row(self, share: int, row: int, pressures: Floats) -> _Part:
+        """The empty way, and then the ways of one replica of a row, with each batch."""
+        size = np.arange(len(self.tables.batches))
+        counts = np.zeros((len(size) + 1, len(self.rows), len(size)), int)
+        counts[size + 1, row, size] = 1
+        busy_ms = np.array([[0.0, *self.tables.beside(share, pressure)[row]] for pressure in pressures])
+        return _Part(share, counts, np.array([ALONE, *self.tables.pressure[share][row]]), busy_ms,
+                     np.where(busy_ms > 0, self.allowed_ms[row] - busy_ms, np.inf))
+
+    def _joined(self, one: _Part, other: _Part) -> _Part:
+        """The ways of one _Part together with those of the other, where they fit a GPU's memory and clients, and keep
+        SLOs under the lowest pressure.
+        """
+        if len(one.counts) * len(other.counts) > SCHEDULE.ways or self.until.over:
+            raise TooManyError
+        holds = (np.add.outer(one.cycle_ms[0], other.cycle_ms[0])
+                 <= np.minimum.outer(one.allowed_ms[0], other.allowed_ms[0]))
+        at, beside = np.nonzero(self._fits(one, other) & holds)
+        return _Part(one.share, one.counts[at] + other.counts[beside],
+                     np.maximum(one.emitted[at], other.emitted[beside]),
+                     one.cycle_ms[:, at] + other.cycle_ms[:, beside],
+                     np.minimum(one.allowed_ms[:, at], other.allowed_ms[:, beside]))
+
+    def _fits(self, one: _Part, other: _Part) -> NDArray[np.bool_]:
+        """(ways, others) whether a way of one _Part and one of the other fit a GPU's memory and clients."""
+        memory_gib, replicas = ((of(one.counts), of(other.counts)) for of in (self._memory_gib, self._number))
+        fits: NDArray[np.bool_] = np.add.outer(*memory_gib) <= self.gib
+        return fits & (np.add.outer(*(number[:, -1] for number in replicas)) <= self.clients)
+
+    def _growing(self, part: _Part) -> Floats:
+        """(ways, features) what ways need to dominate others after both have grown: more is better."""
+        enough = np.ceil(self.of_group @ self.asked_rps * self.allowed_ms / 1000)
+        requests = np.minimum(part.counts @ self.tables.batches, enough)
+        return np.column_stack([*-part.cycle_ms, *(part.allowed_ms - part.cycle_ms), requests, *self._taken(part)])
+
+    def _taken(self, part: _Part) -> list[Floats]:
+        """The features (ways,) or (ways, columns) of what ways take, the less the higher, and how many of the running
+        replicas on this share may go on.
+        """
+        runs, replicas = self.runs[part.share], part.counts.sum(axis=2)
+        return [-part.emitted, -self._memory_gib(part.counts), -self._number(part.counts),
+                np.minimum(replicas, runs)[:, runs > 0]]
 
     def _memory_gib(self, counts: Ints) -> Floats:
         """(ways,) the memory in GiB of ``counts`` (ways, rows, batches) replicas."""
-        memory_gib: Floats = counts.sum(axis=2) @ self.tables.memory_gib[: counts.shape[1]]
+        memory_gib: Floats = counts.sum(axis=2) @ self.tables.memory_gib
         return memory_gib
 
     def _number(self, counts: Ints) -> Floats:
@@ -225,50 +223,7 @@ class TurnOptions:
         replicas of all groups.
         """
         rows = counts.sum(axis=2)
-        return np.column_stack([rows @ self.of_group[: rows.shape[1]] * self.limited, rows.sum(axis=1)])
-
-    def _going_on(self, share: int, counts: Ints) -> Ints:
-        """(ways, rows) the number of running replicas that may go on, for the rows with running replicas on this share.
-        """
-        runs = self.runs[share, : counts.shape[1]]
-        going: Ints = np.minimum(counts.sum(axis=2), runs)[:, runs > 0]
-        return going
-
-    def _sets(self, share: int, row: int, busy_ms: Floats) -> _Sets:
-        """The undominated sets of replicas of one row that keep its SLO. ``busy_ms`` is (pressures, batches)."""
-        batches, allowed_ms = self.tables.batches, self.allowed_ms[row]
-        enough = int(np.ceil(self.asked_rps[self.rows[row][0]] * allowed_ms / 1000))
-        found = newest = np.zeros((1, len(batches)), int)
-        while len(newest):
-            grown = np.unique((newest[:, None] + np.eye(len(batches), dtype=int)).reshape(-1, len(batches)), axis=0)
-            every = self._described(share, row, np.concatenate([found, grown]), busy_ms, enough)
-            room = allowed_ms - every.busy_ms - every.longest_ms
-            number = every.counts.sum(axis=1)
-            features = np.column_stack([*-every.busy_ms, *room, every.requests, -every.emitted, -number,
-                                        np.minimum(number, self.runs[share, row])])
-            kept = undominated(features[room[0] >= 0], SCHEDULE.sets, self.until)
-            kept = np.flatnonzero(room[0] >= 0)[kept]
-            newest = every.counts[kept[kept >= len(found)]]
-            found = np.concatenate([found, newest])
-        return self._described(share, row, found, busy_ms, enough)
-
-    def _described(self, share: int, row: int, counts: Ints, busy_ms: Floats, enough: int) -> _Sets:
-        """The _Sets with the given ``counts``. Of the requests in a duty cycle, at most ``enough`` are counted."""
-        present = counts.any(axis=1)
-        largest = counts.shape[1] - 1 - (counts[:, ::-1] > 0).argmax(axis=1)
-        emitted = np.where(present, self.tables.pressure[share][row, largest], ALONE)
-        return _Sets(counts, busy_ms @ counts.T, np.where(present, busy_ms[:, largest], 0.0),
-                     np.minimum(counts @ self.tables.batches, enough), np.maximum(emitted, LEAST_PRESSURE))
-
-
-def _together(sets: Sequence[_Sets], way: Ints, allowed_ms: Floats) -> tuple[Floats, Floats]:
-    """Two arrays (pressures, ways): the duty cycle in ms, and by how many ms it could be longer so that all replicas
-    still keep their SLOs; negative if a replica misses its SLO.
-    """
-    busy = np.sum([one.busy_ms[:, way[:, row]] for row, one in enumerate(sets)], axis=0)
-    room = np.min([np.where(way[:, row] > 0, allowed_ms[row] - one.longest_ms[:, way[:, row]], np.inf)
-                   for row, one in enumerate(sets)], axis=0)
-    return busy, room - busy
+        return np.column_stack([rows @ self.of_group * self.limited, rows.sum(axis=1)])
 
 
 def listing(problem: Problem, slice_type: SliceType, data: Gpulets,
