@@ -62,21 +62,15 @@ def searched_levels(clients: int, random_arrivals: bool) -> list[Level]:
 
 
 def bounded_levels(clients: int, random_arrivals: bool) -> list[Level]:
-    """Levels for bounds, which cover all patterns. A level has the slowdown of its lower end and the limits of its
-    upper end. Under a rule for random arrivals there is one, for any number of processes.
+    """Levels for bounds, which cover all patterns: one for each number of processes that plans have, and one for each
+    interval of utilisation, with any number of processes. Under a rule for random arrivals there is only one.
+
+    A level for an interval has the slowdown at the lower end of the interval. In the last interval, batches slow down
+    more than beside the most processes that are counted.
     """
     if random_arrivals:
         return [Level(1, 1, clients, 1.0)]
     counted = range(2, min(clients, SCHEDULE.most_processes) + 1)
-    more = [number for number in SCHEDULE.more_processes if number <= clients]
-    found = []
-    for number in [*counted, *more[:1]]:
-        full, most = 1 - 1 / number, number if number in counted else clients
-        ends = [use for use in SCHEDULE.bounded_uses if use < full] + [full]
-        found += [Level(1 / (1 - low), number, most, high) for low, high in pairwise(ends)]
-    found += [Level(number, number, number, np.inf) for number in counted]
-    for number, following in pairwise([*more, clients + 1]):
-        found.append(Level(number, number, following - 1, np.inf))
-        if following <= clients:
-            found.append(Level(number, following, clients, 1 - 1 / following))
-    return found
+    ends = [*SCHEDULE.bounded_uses, 1 - 1 / (SCHEDULE.most_processes + 1), 1.0]
+    return [*(Level(number, number, number, 1.0) for number in counted),
+            *(Level(1 / (1 - low), 2, clients, high) for low, high in pairwise(ends))]

@@ -33,9 +33,8 @@ class NetworksPricing:
         The levels that the search over whole plans tries. Levels without a limit on utilisation are tried for all
         numbers of processes up to ``searched_full``; levels with such a limit only for
         ``searched_processes`` and ``most_processes``.
-    more_processes, bounded_uses
-        The first numbers of the ranges of processes, beyond ``most_processes``, and the lower ends of the intervals of
-        utilisation that bounds distinguish.
+    bounded_uses
+        The lower ends of the intervals of utilisation that bounds distinguish.
     """
 
     nodes: int = 250
@@ -52,7 +51,6 @@ class NetworksPricing:
     planned_uses: tuple[float, ...] = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.87)
     searched_full: int = 6
     searched_processes: tuple[int, ...] = (3, 4, 6)
-    more_processes: tuple[int, ...] = (13, 17, 21, 27, 35)
     bounded_uses: tuple[float, ...] = (0.0, 0.3, 0.45, 0.55, 0.65, 0.72, 0.78, 0.83, 0.87, 0.9)
 
 

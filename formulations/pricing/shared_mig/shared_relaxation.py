@@ -25,8 +25,7 @@ from scipy.sparse import csr_array
 
 from provision.formulations.linear.restricted import RestrictedMaster
 from provision.formulations.pricing.rates import GENEROUS
-from provision.formulations.pricing.shared_mig.levels import Level, level_times_ms
-from provision.formulations.pricing.shared_mig.schedule import SCHEDULE
+from provision.formulations.pricing.shared_mig.levels import bounded_levels, level_times_ms
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import Segments, SliceType, best_segments, cap_rps
@@ -42,20 +41,7 @@ ANY_NUMBER = 10**6
 """More processes than any slice has."""
 
 
-def _levels() -> list[Level]:
-    """The levels for bounds: one for each number of processes that plans have, and one for each interval of
-    utilisation, with any number of processes.
-
-    A level for an interval has the slowdown at the lower end of the interval. In the last interval, batches slow down
-    more than beside the most processes that are counted.
-    """
-    lower = (*SCHEDULE.bounded_uses, 1 - 1 / (SCHEDULE.most_processes + 1))
-    ends = zip(lower, (*lower[1:], 1.0), strict=True)
-    by_number = [Level(number, number, number, 1.0) for number in range(2, SCHEDULE.most_processes + 1)]
-    return by_number + [Level(1 / (1 - low), 2, ANY_NUMBER, high) for low, high in ends]
-
-
-LEVELS = _levels()
+LEVELS = bounded_levels(ANY_NUMBER, random_arrivals=False)
 """Levels that together cover every way to share a slice."""
 
 
