@@ -43,7 +43,7 @@ class _Part(NamedTuple):
     cycle_ms: Floats
     allowed_ms: Floats
 
-    def only(self, ways: Ints | NDArray[np.bool_]) -> "_Part":
+    def only(self, ways: Ints) -> "_Part":
         """The ways with the given indices."""
         return _Part(self.share, self.counts[ways], self.emitted[ways], self.cycle_ms[:, ways],
                      self.allowed_ms[:, ways])
@@ -166,7 +166,7 @@ class TurnOptions:
             found = self._joined(found, sets)
             if len(found.counts) > SCHEDULE.many:
                 found = found.only(undominated(self._growing(found), until=self.until))
-        found = found.only(found.counts.any(axis=(1, 2)))
+        found = found.only(np.flatnonzero(found.counts.any(axis=(1, 2))))
         rps = np.minimum(self._rps(found) / self.asked_rps, 1)
         return found.only(undominated(np.column_stack([*rps, *self._taken(found)]), until=self.until))
 
