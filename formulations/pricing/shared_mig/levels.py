@@ -53,14 +53,6 @@ def planned_levels(clients: int, random_arrivals: bool) -> list[Level]:
     return found
 
 
-def searched_levels(clients: int, random_arrivals: bool) -> list[Level]:
-    """A selection of the levels for plans, for a search that tries every level on every slice."""
-    searched = (*SCHEDULE.searched_processes, SCHEDULE.most_processes)
-    return [level for level in planned_levels(clients, random_arrivals)
-            if (level.processes in searched if np.isfinite(level.use)
-                else random_arrivals or level.processes <= SCHEDULE.searched_full)]
-
-
 def bounded_levels(clients: int, random_arrivals: bool) -> list[Level]:
     """Levels for bounds, which cover all patterns: one for each number of processes that plans have, and one for each
     interval of utilisation, with any number of processes. Under a rule for random arrivals there is only one.

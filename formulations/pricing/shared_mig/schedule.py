@@ -29,10 +29,6 @@ class NetworksPricing:
         The most processes on one slice in plans. Up to this number, bounds count processes one by one.
     planned_processes, planned_uses
         The levels for plans: these numbers of processes (and the most allowed), and these utilisations.
-    searched_full, searched_processes
-        The levels that the search over whole plans tries. Levels without a limit on utilisation are tried for all
-        numbers of processes up to ``searched_full``; levels with such a limit only for
-        ``searched_processes`` and ``most_processes``.
     bounded_uses
         The lower ends of the intervals of utilisation that bounds distinguish.
     """
@@ -47,10 +43,8 @@ class NetworksPricing:
     cells: int = 256
     parts: tuple[float, ...] = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.03, 1.06, 1.1, 1.2)
     most_processes: int = 12
-    planned_processes: tuple[int, ...] = (2, 3, 4, 5, 6, 7, 8, 10)
+    planned_processes: tuple[int, ...] = (2, 3, 4, 5, 6, 8)
     planned_uses: tuple[float, ...] = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.87)
-    searched_full: int = 6
-    searched_processes: tuple[int, ...] = (3, 4, 6)
     bounded_uses: tuple[float, ...] = (0.0, 0.3, 0.45, 0.55, 0.65, 0.72, 0.78, 0.83, 0.87, 0.9)
 
 

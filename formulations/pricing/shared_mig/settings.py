@@ -11,7 +11,7 @@ import numpy as np
 
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.settings import UNLIMITED, Setting, Way
-from provision.formulations.pricing.shared_mig.levels import Level, level_times_ms, searched_levels
+from provision.formulations.pricing.shared_mig.levels import Level, level_times_ms, planned_levels
 from provision.formulations.pricing.shared_mig.run_options import busy_per_item_s, longest_work_ms
 from provision.formulations.pricing.shared_mig.schedule import SCHEDULE
 from provision.formulations.search.problem import Group, Problem, Shareable
@@ -42,7 +42,7 @@ def network_settings(problem: Problem, shared: Shareable, until: Deadline) -> It
     entry, data = problem.instance.fleet[slice_type.entry], shared.data
     if not isinstance(data, FittedNetworks) or slice_type.profile not in data.profiles:
         return
-    levels = searched_levels(entry.type.slice_mps_clients(slice_type.profile),
+    levels = planned_levels(entry.type.slice_mps_clients(slice_type.profile),
                              problem.instance.shared_rule.random_arrivals)
     found = list(_ways(problem, shared, data, levels))
     until.check()
