@@ -162,19 +162,3 @@ class Generation:
         if over > 0:
             self.reached = max(self.reached, needed / over)
         return exhaustive, new
-
-
-def hand_on(source: Generation, target: Generation) -> None:
-    """Add the patterns of one Generation to another one over the same workloads, if they are valid there.
-
-    Each role is replaced by the target's role for the same workloads; if these have several roles there, by the one
-    with the least rate.
-    """
-    row_of = {member: (group.rate_rps, row) for group, row in zip(
-        target.problem.groups, target.program.row_of, strict=True) for member in group.members}
-    to = {row: min(row_of[member] for member in group.members)[1]
-          for group, row in zip(source.problem.groups, source.program.row_of, strict=True)}
-    for slice_type, pattern in list(source.program.patterns):
-        handed = tuple(sorted(to[row] for row in pattern))
-        if any(oracle.running(handed) is not None for oracle in oracles_of(target.problem).get(slice_type, [])):
-            target.program.add(slice_type, [handed])

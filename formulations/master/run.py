@@ -13,7 +13,7 @@ import numpy as np
 
 from provision.formulations.master.columns import Chosen
 from provision.formulations.master.dive import dive
-from provision.formulations.master.generation import Generation, hand_on
+from provision.formulations.master.generation import Generation
 from provision.formulations.master.kept import keep, prices_of_kept, seed
 from provision.formulations.master.plans import add_plan, plan_of, role_slices
 from provision.formulations.master.schedule import SCHEDULE
@@ -30,7 +30,8 @@ class Run:
     Parameters
     ----------
     problem
-        A Problem in which every workload, or part of a workload, has one replica.
+        A Problem in which every workload, or part of a workload, has one replica. If very many groups share slices,
+        similar groups are made equal, as hard as the hardest of them; then no bound is proven.
     progress
         The best plan and bound so far.
     name
@@ -42,9 +43,8 @@ class Run:
 
     Attributes
     ----------
-    bounds, columns
-        The patterns that prove bounds, and those that make plans. They are the same, unless very many groups share
-        slices: then similar groups are made equal, easier for bounds and harder for plans.
+    columns
+        The patterns, which prove bounds and make plans.
     large
         Whether slices are shared and there are many replicas.
     many
@@ -59,23 +59,19 @@ class Run:
 
     def __init__(self, problem: Problem, progress: Progress, name: str, proves: bool = True,
                  further: Callable[[float], object] = lambda seconds: None) -> None:
-        self.problem, self.progress, self.search, self.name = problem, progress, progress.search, name
-        self.proves, self.further, easier = proves, further, problem
-        most = SCHEDULE.most
-        if len(problem.groups) > most // 2 and problem.shares:
-            easier = Problem(problem.instance, rounded(problem.groups, most // 2, up=False), relaxed_problem=True)
-            self.problem = Problem(problem.instance, rounded(problem.groups, most, up=True))
-        self.bounds = Generation(easier, proves)
-        self.columns = self.bounds if easier is problem else Generation(self.problem, False)
+        self.progress, self.search, self.name, self.further = progress, progress.search, name, further
+        rough = bool(problem.shares) and len(problem.groups) > SCHEDULE.most
+        self.problem = Problem(problem.instance, rounded(problem.groups, SCHEDULE.most)) if rough else problem
+        self.proves = proves and not rough
+        self.columns = Generation(self.problem, self.proves)
         self.draw, self.tried, self.idle = np.random.default_rng(self.search.seed), False, 0
-        self.large = bool(oracles_of(easier)) and problem.replicas >= SCHEDULE.dive_from
+        self.large = bool(oracles_of(self.problem)) and problem.replicas >= SCHEDULE.dive_from
         self.many = len(problem.groups) > SCHEDULE.few
         self.turn_s = SCHEDULE.complete_s if self.large else SCHEDULE.turn_s
         self.turn_s *= max(1.0, problem.replicas / SCHEDULE.most)
         if progress.plan is not None:
-            plan = progress.plan.model_copy(update={"gpus": progress.plan.gpus[:most]})  # enough to begin with
-            for columns in {self.bounds, self.columns}:
-                add_plan(columns.program, plan)
+            gpus = progress.plan.gpus[:SCHEDULE.most]  # enough to begin with
+            add_plan(self.columns.program, progress.plan.model_copy(update={"gpus": gpus}))
         self._continue()
 
     def _continue(self) -> None:
@@ -83,16 +79,15 @@ class Run:
         kept = self.search.kept
         if kept is None or not kept.fits(self.problem.instance):
             return
-        for columns in {self.bounds, self.columns}:
-            seed(kept, columns)
-        self.bounds.effort = max(self.bounds.effort, kept.effort)
-        self.bounds.price(prices_of_kept(kept, self.bounds), self.bounds.effort)
+        seed(kept, self.columns)
+        self.columns.effort = max(self.columns.effort, kept.effort)
+        self.columns.price(prices_of_kept(kept, self.columns), self.columns.effort)
         self._prove()
 
     @property
     def ended(self) -> bool:
         """Whether the search is over."""
-        return self.progress.enough or (self.proves and math.isinf(self.bounds.bound))
+        return self.progress.enough or (self.proves and math.isinf(self.columns.bound))
 
     def until_proved(self) -> Termination:
         """Alternate between adding patterns, which raises the bound, and making plans; return why the search ended.
@@ -107,8 +102,9 @@ class Run:
             self._tighten()
             why = None if self.ended else self._turn()
             if why is None and not self.ended:
-                self.further(min(self.turn_s, SCHEDULE.prices_s))
-        return why or ("proved" if self.progress.proved or math.isinf(self.bounds.bound) else "completed")
+                self.further(min(self.turn_s, max(SCHEDULE.prices_s, self.turn_s * SCHEDULE.some)))
+        impossible = self.proves and math.isinf(self.columns.bound)
+        return why or ("proved" if self.progress.proved or impossible else "completed")
 
     def keep(self) -> None:
         """Keep the patterns and their prices for the next solve, if the Search asks for it.
@@ -116,28 +112,23 @@ class Run:
         They are kept only if many replicas share slices. Otherwise a search from nothing is as fast.
         """
         if self.search.kept is not None and self.large:
-            keep(self.bounds, self.search.kept)
+            keep(self.columns, self.search.kept)
 
     def _tighten(self) -> None:
         """Add patterns that raise the bound, before a plan is made.
 
-        If only a plan is wanted, it ends once what prices prove is near the linear program's value. Then patterns for
-        plans are added, where they are kept apart.
+        If only a plan is wanted, it ends once what prices prove is near the linear program's value.
         """
         fair = SCHEDULE.fair if self.problem.replicas >= SCHEDULE.fix_from else SCHEDULE.close
-        for _ in self.bounds.rounds(self.search.within(self.turn_s)):
+        for _ in self.columns.rounds(self.search.within(self.turn_s)):
             self._prove()
-            if self.ended or (not self.proves and self.bounds.gap < fair):
+            if self.ended or (not self.proves and self.columns.gap < fair):
                 break
-        if self.columns is not self.bounds and not self.ended and self.search.left_s > 0:
-            hand_on(self.bounds, self.columns)
-            for _ in self.columns.rounds(self.search.within(self.turn_s * SCHEDULE.half)):
-                pass
 
     def _prove(self) -> None:
         """Record the bound so far."""
-        if self.proves and 0 < self.bounds.bound < math.inf:
-            self.progress.prove(self.problem.objective(self.bounds.bound))
+        if self.proves and 0 < self.columns.bound < math.inf:
+            self.progress.prove(self.problem.objective(self.columns.bound))
 
     def _turn(self) -> Termination | None:
         """Make a plan of the patterns. The next turn is longer.
@@ -150,7 +141,7 @@ class Run:
         seconds, self.turn_s = self.turn_s, self.turn_s * SCHEDULE.growth
         better = self.improve(seconds * (1 if self.many else SCHEDULE.some))
         self.idle = 0 if better else self.idle + 1
-        done = self.idle > SCHEDULE.idle and self.columns.converged and self.bounds.converged
+        done = self.idle > SCHEDULE.idle and self.columns.converged
         return "completed" if done and self.search.left_s > 0 else None
 
     def improve(self, seconds: float = SCHEDULE.turn_s) -> bool:
@@ -174,7 +165,7 @@ class Run:
         It is None if none is found, or if the linear program proves that none is better than the best plan known.
         """
         fixes = self.problem.replicas >= SCHEDULE.fix_from
-        if self.large and (self.tried or fixes or self.bounds.gap > SCHEDULE.close):
+        if self.large and (self.tried or fixes or self.columns.gap > SCHEDULE.close):
             return dive(self.columns, self.search.within(seconds), self.draw, self._below())
         program, self.tried = self.columns.program, True
         relaxed = program.relaxed()

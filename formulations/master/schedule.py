@@ -43,8 +43,7 @@ class Schedule:
         the linear program.
     short, most
         The most patterns in a brief integer program, and the most groups and roles in any program; an integer program
-        has about as many patterns. For bounds, half as many groups are used. More takes memory and time for plans that
-        are slightly better.
+        has about as many patterns. More takes memory and time for plans that are slightly better.
     idle, again
         The most attempts: in turn without a better plan (``idle``), and within one step (``again``).
     exchanged, kicks, visits

@@ -81,7 +81,7 @@ def _planned(problem: Problem, progress: Progress, plans: Callable[[Progress], T
     prices, turns = _prices(problem, progress), list[Turn]()
     walks = [] if plans is None else [plans(progress)]
     if prices is not None:
-        turns = [partial(prices.prove, progress), *walks]
+        turns = [partial(prices.prove, progress), *([] if problem.single else walks)]
         go_on(turns, progress, SCHEDULE.prices_s)
         if math.isinf(prices.proof.bound):
             return "proved", prices.proof
@@ -121,7 +121,7 @@ def _improved(problem: Problem, progress: Progress, turns: Sequence[Turn], proof
     if parts.single and not progress.enough:
         run = Run(parts, progress, NAME, parts is problem, further)
         try:
-            ended, proof = run.until_proved(), run.bounds.proof if run.proves else proof
+            ended, proof = run.until_proved(), run.columns.proof if run.proves else proof
         finally:
             run.keep()
     while not progress.enough and progress.search.left_s > 0 and further(SCHEDULE.prices_s):
@@ -142,10 +142,11 @@ def _prove_further(problem: Problem, progress: Progress) -> None:
 
 def _prices(problem: Problem, progress: Progress) -> ValueBound | None:
     """The bounds by prices of replicas. None for few workloads (patterns that carry rates prove more), if no workload
-    can be split (roles prove the same sooner), or where such a bound does not apply.
+    can be split and all have roles of their own (which prove the same sooner), or where such a bound does not apply.
     """
     instance = problem.instance
-    others = len(instance.workloads) <= MOST_NAMED or problem.single
+    roles = problem.single and len(problem.groups) <= SCHEDULE.most
+    others = len(instance.workloads) <= MOST_NAMED or roles
     return None if others or not applies(instance) else value_bound(instance)
 
 

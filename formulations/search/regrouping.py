@@ -1,8 +1,8 @@
 """Groups of workloads made anew: similar ones are made equal, or each workload is divided into equal parts.
 
-For large instances, groups with the same models and replica limits are sorted by SLO and rate and cut into chunks. If
-all workloads of a chunk get its longest SLO and least rate, the result is a relaxation. If they get its shortest SLO
-and highest rate, it is a restriction. Parts have one replica each, and are planned like workloads of their own.
+For large instances, groups with the same models and replica limits are sorted by SLO and rate and cut into chunks. All
+workloads of a chunk get its shortest SLO and highest rate: the result is a restriction. Parts have one replica each,
+and are planned like workloads of their own.
 """
 
 import math
@@ -17,17 +17,8 @@ from provision.models.base.tolerances import DUST
 from provision.models.problem.objective import objective_of
 
 
-def rounded(groups: Sequence[Group], target: int, up: bool) -> list[Group]:
-    """Merge groups until about ``target`` groups are left. Groups with a limit per GPU are not merged.
-
-    Parameters
-    ----------
-    groups
-        The groups of an instance.
-    target
-        The number of groups to aim at.
-    up
-        Whether demands become harder (for plans) rather than easier (for bounds).
+def rounded(groups: Sequence[Group], target: int) -> list[Group]:
+    """Merge groups into harder ones until about ``target`` groups are left. Groups with a limit per GPU are not merged.
     """
     share = target / max(len(groups), 1)
     if share >= 1:
@@ -38,7 +29,7 @@ def rounded(groups: Sequence[Group], target: int, up: bool) -> list[Group]:
         alike.setdefault((group.models, group.least, group.most, limited), []).append(group)
     found = []
     for (_, _, _, limited), near in alike.items():  # type: ignore[misc]
-        found += near if limited is not None else [_merged(chunk, up) for chunk in _chunks(near, share)]
+        found += near if limited is not None else [_merged(chunk) for chunk in _chunks(near, share)]
     return found
 
 
@@ -55,12 +46,11 @@ def _chunks(groups: Sequence[Group], share: float) -> list[list[Group]]:
     return chunks
 
 
-def _merged(chunk: Sequence[Group], up: bool) -> Group:
-    """One group of all workloads of a chunk: as hard as the hardest of them if ``up``, else as easy as the easiest."""
-    slos, rates = [group.slo_ms for group in chunk], [group.rate_rps for group in chunk]
+def _merged(chunk: Sequence[Group]) -> Group:
+    """One group of all workloads of a chunk, as hard as the hardest of them."""
     members = tuple(member for group in chunk for member in group.members)
-    slo_ms, rate_rps = (min(slos), max(rates)) if up else (max(slos), min(rates))
-    return chunk[0]._replace(slo_ms=slo_ms, rate_rps=rate_rps, members=members)
+    return chunk[0]._replace(slo_ms=min(group.slo_ms for group in chunk),
+                             rate_rps=max(group.rate_rps for group in chunk), members=members)
 
 
 def in_parts(problem: Problem) -> list[Group]:
