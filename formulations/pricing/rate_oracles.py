@@ -28,11 +28,10 @@ STEPS = 10**6
 class RoleRates(RateOracle):
     """A RateOracle made from a PatternOracle.
 
-    In bounds, a replica with a role counts as carrying the upper end of the role's interval of rates. In plans of least
-    cost, it carries at most the lower end.
+    A replica with a role counts as carrying the upper end of the role's interval of rates.
     """
 
-    coarse, hardest, together = True, SCHEDULE.effort, False
+    coarse, together = True, False
 
     def __init__(self, problem: Problem, shared: Shareable) -> None:
         self.problem, self.shared = problem, shared
@@ -43,39 +42,36 @@ class RoleRates(RateOracle):
         return oracle_of(self.problem, self.shared)
 
     @cached_property
-    def rates(self) -> tuple[list[list[int]], Floats, Floats]:
-        """For each role the groups of its class, (roles,) the rates of the lower ends of the roles' intervals, and
-        (groups, roles) those of the upper ends, in requests/s.
+    def rates(self) -> tuple[list[list[int]], Floats]:
+        """For each role the groups of its class, and (groups, roles) the rates of the upper ends of the roles'
+        intervals, in requests/s.
         """
         problem = self.problem
         groups = [[at for at, group in enumerate(problem.groups) if group.workload_class == role.workload_class]
                   for role in problem.roles]
-        rates_rps, upto_rps = np.array([[role.rate_rps, role.upto_rps] for role in problem.roles]).T
+        upto_rps = np.array([role.upto_rps for role in problem.roles])
         most_rps = np.inf if problem.fills else np.array([[group.asked_rps] for group in problem.groups])
-        return groups, rates_rps, np.minimum(upto_rps, most_rps) * GENEROUS * np.ones((len(problem.groups), 1))
+        return groups, np.minimum(upto_rps, most_rps) * GENEROUS * np.ones((len(problem.groups), 1))
 
     def price(self, prices: GroupPrices, floor: float, effort: int) -> PricedRates:
         """See ``RateOracle.price``. For objective max_throughput, the floor is not used."""
         if self.oracle is None:
             return PricedRates(floor, listing_of([], len(prices.per_rps)))
-        (groups, rates_rps, upto_rps), fills = self.rates, self.problem.fills
+        groups, upto_rps = self.rates
         each = np.maximum(prices.of(upto_rps), 0.0)
         best = [several[int(each[several, at].argmax())] for at, several in enumerate(groups)]
         values = each[best, np.arange(len(best))]
         scale = STEPS / max(values.max(initial=0.0), 1e-9)
-        above = 0 if fills else math.ceil(floor * scale)
+        above = 0 if self.problem.fills else math.ceil(floor * scale)
         priced = self.oracle.price(np.ceil(values * scale).astype(np.int64), above, SCHEDULE.effort)
-        bounds, plans = [], []
+        found = []
         for pattern in sorted(priced.patterns, key=lambda one: -int(values[list(one)].sum()))[:SCHEDULE.tried]:
             roles, runs = list(pattern), self.oracle.running(pattern)
             if runs:
-                own, within_rps = [best[role] for role in roles], rates_rps[roles]
-                members = tuple(Member(group, run, None if fills else float(rps))
-                                for group, run, rps in zip(own, runs, within_rps, strict=True))
-                bounds.append(RatedPattern(members, tuple(upto_rps[own, roles].tolist())))
-                plans.append(RatedPattern(members, tuple(within_rps.tolist())))
-        listing, planned = (listing_of(one, len(prices.per_rps)) for one in (bounds, plans))
-        return PricedRates(priced.most / scale, listing, None if fills else planned)
+                own = [best[role] for role in roles]
+                members = tuple(Member(group, run) for group, run in zip(own, runs, strict=True))
+                found.append(RatedPattern(members, tuple(upto_rps[own, roles].tolist())))
+        return PricedRates(priced.most / scale, listing_of(found, len(prices.per_rps)))
 
 
 def rates_of(problem: Problem, until: Deadline = NEVER) -> list[tuple[int, RateOracle]]:

@@ -26,15 +26,10 @@ NEAR = 1e-5
 
 
 class Member(NamedTuple):
-    """One replica of a pattern: its group and how it runs.
-
-    ``within_rps`` is the highest rate that the pattern allows it, where its neighbours depend on its rate. Elsewhere it
-    is None, and the performance models tell the rate.
-    """
+    """One replica of a pattern: its group and how it runs."""
 
     group: int
     run: Running
-    within_rps: float | None = None
 
 
 Members = tuple[Member, ...]
@@ -107,12 +102,11 @@ class PricedRates(NamedTuple):
     """The result of pricing. No pattern has a value above ``most``.
 
     ``patterns`` are for bounds: their rates are upper bounds. The performance models judge them before a plan uses
-    them. For least cost, ``planned`` are the patterns for plans; None if plans may use ``patterns``.
+    them.
     """
 
     most: float
     patterns: Listing
-    planned: Listing | None = None
 
 
 class RateOracle:

@@ -78,12 +78,12 @@ class RateColumns:
         self.master = RestrictedMaster(problem, demand=np.where(self.asked_rps > 0, 1.0, 0.0),
                                        at_least=self.least[self.asked_for], at_most=-self.most[self.counted])
 
-    def add(self, slice_type: int, listing: Listing | None, fits: bool = True) -> None:
-        """Add a list of patterns of a slice type; None adds nothing. ``fits`` tells whether a plan may use them."""
+    def add(self, slice_type: int, listing: Listing | None) -> None:
+        """Add a list of patterns of a slice type; None adds nothing."""
         if listing is not None and len(listing.rps):
             self.listings.append((len(self.slice_type), listing))
             self.slice_type = np.append(self.slice_type, np.full(len(listing.rps), slice_type))
-            self.fits = np.append(self.fits, np.full(len(listing.rps), fits))
+            self.fits = np.append(self.fits, np.full(len(listing.rps), True))
             self.part = np.concatenate([self.part, self.parts(listing)])
             self.number = np.concatenate([self.number, listing.number])
 

@@ -36,12 +36,8 @@ class Judge:
     def held(self, slice_type: int, members: Members) -> Column | None:
         """The pattern with the rates of its replicas; None if it is not feasible.
 
-        If a workload may have only one replica, that replica must carry its whole rate. Patterns that limit their rates
-        themselves are feasible.
+        If a workload may have only one replica, that replica must carry its whole rate.
         """
-        within_rps = tuple(one.within_rps for one in members if one.within_rps is not None)
-        if len(within_rps) == len(members):
-            return Column(slice_type, members, within_rps)
         if (slice_type, members) not in self.judged:
             self.judged[slice_type, members] = self._judged(slice_type, members)
         return self.judged[slice_type, members]

@@ -143,8 +143,7 @@ class RatedSearch:
                 found = oracle.price(prices, floor, self.effort)
                 best[slice_type] = max(best[slice_type], found.most)
                 better = np.flatnonzero(master.worth(at, found.patterns) > floor)
-                master.add(slice_type, found.patterns.only(better), fits=found.planned is None)
-                master.add(slice_type, found.planned and found.planned.only(better))
+                master.add(slice_type, found.patterns.only(better))
         full = [float((pool.partitions @ best).max()) for pool in self.problem.pools]
         self.proof.add_prices(at.asked, full)
         over = max(one * self.problem.dearest / pool.worth
@@ -171,9 +170,11 @@ class RatedSearch:
         return self.effort <= self.hardest
 
     def _exchanged(self) -> Plan | None:
-        """A plan at the bound by local search; None if none is found."""
+        """A plan at the bound by local search; None if none is found, or if rates are those of a grid, which are for
+        bounds only.
+        """
         counts, most = self.proof.counts, self.bound / self.problem.dearest
-        if self.ended or counts is None:
+        if self.ended or counts is None or self.coarse:
             return None
         until = self.search.within(SCHEDULE.exchange_s)
         for _ in range(SCHEDULE.again):
