@@ -39,12 +39,13 @@ def merged(instance: Instance, most: int) -> Instance:
     """The instance with one workload for each class of similar workloads, in about ``most`` classes. Workloads without
     requests are left out, and so are all limits on replicas. The instance may not have workflows.
     """
+    free = {"min_replicas": 1, "max_replicas": None, "max_share_per_gpu": 1.0}
+    instance = instance.replace(workloads=[one.model_copy(update=free) for one in instance.workloads])
     served, found = [at for at, one in enumerate(instance.workloads) if instance.planned_rps(one) > 0], []
     for alike in classes_of(instance, served, most):
         several = [instance.workloads[at] for at in alike.members.tolist()]
-        found.append(max(several, key=lambda one: one.slo_ms).model_copy(update={
-            "rate_rps": sum(one.rate_rps for one in several), "min_replicas": 1, "max_replicas": None,
-            "max_share_per_gpu": 1.0}))
+        rate_rps = sum(one.rate_rps for one in several)
+        found.append(max(several, key=lambda one: one.slo_ms).model_copy(update={"rate_rps": rate_rps}))
     return instance.replace(workloads=found)
 
 

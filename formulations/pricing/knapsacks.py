@@ -188,7 +188,8 @@ def _estimates(levels: Levels, gains: Ints, copies: Ints) -> Floats:
         size = np.where(gain > 0, np.minimum.reduceat(taken, start, axis=1), 0.0)
         order = np.argsort(-gain / np.maximum(size, 1e-12), axis=1)
         each, number = np.take_along_axis(size, order, axis=1), copies[order]
-        left = 1 - np.cumsum(number * each, axis=1) + number * each
+        left = np.ones_like(each)
+        left[:, 1:] -= np.cumsum(number * each, axis=1)[:, :-1]
         fitting = np.where(each > 0, np.clip(left / np.where(each > 0, each, 1), 0, number), number)
         least = np.minimum(least, (fitting * np.take_along_axis(gain, order, axis=1)).sum(axis=1))
     return least * (1 + 1e-9)

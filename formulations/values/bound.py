@@ -175,8 +175,8 @@ class ValueBound:
                                            self.patterns.points[file].most)
             most[slice_type] = max(most[slice_type], worth)
         asked, full = self._asked(values), [float((pool.partitions @ most).max()) for pool in problem.pools]
-        proven = asked / max(value * problem.dearest / pool.worth
-                             for value, pool in zip(full, problem.pools, strict=True))
+        proven = asked / max(DUST, *(value * problem.dearest / pool.worth
+                                     for value, pool in zip(full, problem.pools, strict=True)))
         if self.values is None or proven > self.best:
             self.center, self.best, self.values, self.worth = duals, max(proven, self.best), values, full
         self.proof.add_prices(asked, full)

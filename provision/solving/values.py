@@ -41,7 +41,7 @@ def solve(instance: Instance, search: Search) -> Outcome:
             plan = planned(instance, free, sizes.pop(0), search, progress.value)
             progress.offer(plan)
             seconds = max(SCHEDULE.turn_s, watch.elapsed_s * SCHEDULE.longer)
-            if plan is None or seconds > search.left_s:
+            if plan is None or 2 * seconds > search.left_s:  # a bound comes before the next plan
                 sizes.clear()
     if progress.plan is None:
         progress.offer(greedy.solve(instance, search.apart()).plan)

@@ -127,6 +127,8 @@ class RatedSearch:
         can have, is the same.
         """
         units = found.value * self.problem.dearest
+        if units <= 0:  # free GPUs suffice
+            return SCHEDULE.slight
         lower = max(self.proof.below(units * (1 - SOLVER)), units * SCHEDULE.used)
         return max(SCHEDULE.slight, units / lower * (1 - SCHEDULE.used) - 1)
 

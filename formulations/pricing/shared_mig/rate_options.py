@@ -77,7 +77,7 @@ def rate_options(instance: Instance, data: FittedNetworks, profile: str, groups:
     room_gib = gpu.slice_memory_gib(profile) * GENEROUS
     names = sorted({name for group in groups for name in group.models if name in data.models})
     least_gib = min((data.models[name].coefficients.memory_gib(1, 1) for name in names), default=room_gib)
-    clients = min(clients, int(room_gib / least_gib))
+    clients = max(min(clients, int(room_gib / least_gib)), 1)
     asked_rps = np.array([group.asked_rps for group in groups])
     most_rps = np.minimum(asked_rps, [group.cap_rps for group in groups]) * GENEROUS
     columns: list[dict[str, Any]] = []

@@ -64,3 +64,14 @@ def test_rates_add_up() -> None:
     assert sum(one.rate_rps for one in few.workloads) == pytest.approx(sum(one.rate_rps for one in many.workloads))
     assert all(one.max_replicas is None and one.min_replicas == 1 for one in few.workloads)
     assert {one.slo_ms for one in few.workloads} <= {one.slo_ms for one in many.workloads}
+
+
+def test_replica_limits_make_no_further_workloads() -> None:
+    """Merged workloads have no limits on replicas, so limits of the instance tell no classes apart."""
+    many = _many(1)
+    limited = many.replace(workloads=[
+        one.model_copy(update={"min_replicas": 1, "max_replicas": 1 if at % 2 else None})
+        for at, one in enumerate(many.workloads)])
+    free = many.replace(workloads=[one.model_copy(update={"max_replicas": None}) for one in many.workloads])
+    for most in (1, 2, 4):
+        assert merged(limited, most).workloads == merged(free, most).workloads

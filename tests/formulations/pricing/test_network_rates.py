@@ -13,6 +13,7 @@ from provision.formulations.pricing.shared_mig.rate_search import search
 from provision.formulations.pricing.shared_mig.rates import network_rates
 from provision.formulations.search.problem import Problem
 from provision.models.base.clock import NEVER
+from provision.models.performance.catalogue import load_performance
 from provision.models.performance.longest_batches import network_hold_ms
 from provision.models.performance.operating_points import Member
 from provision.models.problem.instance import Instance
@@ -139,3 +140,16 @@ def test_patterns_carry_rates_under_random_arrivals_alone(rule):
     shared = problem.shareable[0]
     found = network_rates(problem, problem.segments.slice_types[shared.slice_type], shared.data, NEVER)
     assert (found is None) == (rule == "half_slo")
+
+
+def test_a_slice_that_is_too_small_for_every_model_has_no_patterns():
+    """A slice of 10 GiB, models of 12 GiB each."""
+    data = load_performance("parvagpu-a100")
+    models = {name: one.model_copy(update={"coefficients": one.coefficients.model_copy(
+        update={"memory_fixed_gib": 12.0})}) for name, one in data.models.items()}
+    instance = Instance(version=2, name="large", fleet=[{"gpu": "a100-80gb", "count": 2}], objective="max_throughput",
+                        performance="parvagpu-a100", policy={"share_slices": True, "latency_budget": "half_slo"},
+                        workloads=[{"name": "w", "model": "bert", "slo_ms": 300.0, "rate_rps": 500.0}])
+    found = solve(instance.replace(performance=[data.model_copy(update={"models": models})]), time_limit_s=2,
+                  replay=False)
+    assert found.verified
