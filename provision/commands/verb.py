@@ -103,10 +103,6 @@ REMOTE = {
 }
 """The types of fields that name files on the command line, as jobs have them."""
 
-WORKERS = local(None, "N", "processes on this machine (default: 1)")
-DASK = local(None, "ADDRESS", "the scheduler of a Dask cluster, as tcp://host:8786")
-"""Where tasks run."""
-
 
 class Given:
     """The input of a job beside its request: its instance, and the plan or the state that it is about (None if there is

@@ -104,16 +104,21 @@ def repaired(instance: Instance, method: Method, search: Search, end: Deadline, 
 
 
 def notes(instance: Instance, before: Rehearsed, after: Rehearsed) -> Iterator[str]:
-    """Yield notes: what replays refuted, how the repair ended, and, where SLOs shall hold in every minute, how much
-    less a plan costs that keeps them in the long run.
+    """Yield notes: what replays refuted, how the repair ended, and what every minute costs beside the long run.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    before, after
+        The plan that was replayed first, and what ``repaired`` returned: the same object if it found no plan.
     """
     holds, value = instance.policy.holds, objective_of(instance).value
     late, unsafe = refuted(before[1]), unsure(before[1], holds)
     if unsafe:
         what = f"{', '.join(late)} late" if late else f"{', '.join(unsafe)} late by chance in some minute"
-        left = unsure(after[1], holds)
-        ended = f"; still not sure: {', '.join(left)}" if left else ""
-        yield f"replays of a plan by the latency rule had {what}; the plan was repaired{ended}"
+        ended = "no plan was found that repairs it" if after is before else "the plan was repaired"
+        yield f"replays of a plan by the latency rule had {what}; {ended}"
     if holds == "every_minute" and not late and before is not after:
         yield (f"every minute holds for {value(after[0]):g}, the long run (policy.holds: long_run) for "
                f"{value(before[0]):g}")

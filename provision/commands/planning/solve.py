@@ -12,7 +12,7 @@ from rich.text import Text
 
 from provision import InputError, Instance, Result, draw, executor_of, write
 from provision.answers.margins import Margin
-from provision.commands.verb import DASK, WORKERS, Given, Seconds, Writing, planned, print_json, read_instance, verdict
+from provision.commands.verb import Given, Seconds, Writing, planned, print_json, read_instance, verdict
 from provision.draw.figures import write_figure
 from provision.draw.output import Output, show
 from provision.draw.progress import planning, telling
@@ -64,8 +64,8 @@ class Solve(Described, Writing):
         None, None, "replay the plan under its traffic (default: where the rule is for random arrivals)")
     check: Flag = local(
         False, None, "also ask the second, independent verifier (seconds); exit 1 where it finds a violation")
-    workers: PositiveCount | None = WORKERS
-    dask: str | None = DASK
+    workers: PositiveCount | None = local(None, "N", "processes on this machine for the replays (default: 1)")
+    dask: str | None = local(None, "ADDRESS", "the scheduler of a Dask cluster for the replays, as tcp://host:8786")
     started: float | None = None
 
     def job(self, given: Given) -> dict[str, Any]:

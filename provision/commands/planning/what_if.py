@@ -9,7 +9,7 @@ from pydantic import Field
 
 from provision import InputError, Instance, draw
 from provision.commands import interrupted
-from provision.commands.verb import DASK, WORKERS, Given, Seconds, Writing, read_instance
+from provision.commands.verb import Given, Seconds, Writing, read_instance
 from provision.draw.figures import write_figure
 from provision.draw.output import Rows, rows_of
 from provision.draw.progress import counting
@@ -54,8 +54,8 @@ class WhatIf(Writing):
     method: Name = option("auto", "M", "one of `provision methods`")
     time_limit_s: Seconds = option(60.0, "S", "seconds a point")
     seed: Count = option(0, "N", "for methods that draw numbers")
-    workers: PositiveCount | None = WORKERS
-    dask: str | None = DASK
+    workers: PositiveCount | None = local(None, "N", "processes on this machine (default: 1)")
+    dask: str | None = local(None, "ADDRESS", "the scheduler of a Dask cluster, as tcp://host:8786")
     out: str | None = local(None, "F", "write the table here (.csv or .parquet); resumes when interrupted")
     png: str | None = written("draw the sweep here (.png or .svg)", what="picture")
 

@@ -6,6 +6,7 @@ import pytest
 import provision
 from provision.models.base.clock import Deadline, present_stop
 from provision.solving import solve as solving
+from provision.solving.repair import notes
 from provision.solving.replayed import (
     BEYOND,
     SECONDS,
@@ -120,6 +121,15 @@ def test_a_plan_that_replays_refute_is_not_optimal(queueing, monkeypatch):
     found = provision.solve(queueing, "greedy")
     assert found.status == "refuted" and found.verified and found.replay.late
     assert found.summary()["status"] == "refuted"
+
+
+def test_a_note_tells_whether_a_plan_was_repaired(queueing):
+    """Where no plan is found, the first one comes back, and the note does not call it repaired."""
+    plan = provision.solve(queueing, "greedy", replay=False).plan
+    before, after = (plan, _minutes(queueing, np.full(4, 0.02))), (plan, _minutes(queueing, np.zeros(4)))
+    told = f"replays of a plan by the latency rule had {queueing.workloads[0].name} late; "
+    assert list(notes(queueing, before, before)) == [told + "no plan was found that repairs it"]
+    assert list(notes(queueing, before, after)) == [told + "the plan was repaired"]
 
 
 def test_replays_end_in_time_and_one_is_always_played(queueing):
