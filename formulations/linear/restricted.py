@@ -150,11 +150,10 @@ class RestrictedMaster:
         return self.columns(np.zeros(len(table.entry)), types=-1.0 * taken, slices=table.slots.T.astype(float))
 
     def tiers(self, counts: Sequence[int] | None = None) -> Columns:
-        """A column for every price tier, in multiples of the dearest GPU's price.
+        """A column for every price tier, in multiples of the price of the fleet's dearest GPU.
 
-        ``counts`` are the numbers of GPUs of each type that are free of charge; further GPUs cost the price of the
-        dearest GPU of the fleet. By default the tiers are those of the fleet, and a last, expensive one of GPUs that it
-        lacks.
+        By default: the fleet's price tiers, and an expensive one for GPUs that it lacks. With ``counts``: so many GPUs
+        of each type free of charge, and further ones at the price of the type's dearest GPU.
         """
         pools = self.problem.pools
         of_pool = [pool.tiers for pool in pools] if counts is None else [
@@ -184,7 +183,7 @@ class RestrictedMaster:
         return solve_linear(self.program(sorts, right))
 
     def integral(self, sorts: Sequence[Columns], time_limit_s: float, right: Floats | None = None,
-                 dearest: float | None = None, gap: float = 0.0) -> IntegerSolution:
+                 dearest: float | None = None) -> IntegerSolution:
         """A whole-number solution.
 
         Parameters
@@ -195,15 +194,13 @@ class RestrictedMaster:
             Seconds that the solver may take.
         dearest
             The highest cost of the solution; None for no limit.
-        gap
-            The relative gap at which the solver may stop.
         """
         rows = self.program(sorts, right)
         whole = np.repeat([one.whole for one in sorts], [len(one.cost) for one in sorts])
         if dearest is not None:
             rows = rows._replace(matrix=csc_array(vstack([rows.matrix, csr_array(-rows.cost[None])])),
                                  right=np.append(rows.right, -dearest * (1 + MISSING)))
-        return solve_integer(rows, whole, time_limit_s, gap)
+        return solve_integer(rows, whole, time_limit_s)
 
     def gpus(self, of_partitions: Floats | Ints) -> list[Ints]:
         """For each pool, (partitions,) the number of GPUs with each partition, from an array over the partitions of all

@@ -70,13 +70,12 @@ def in_stages(instance: Instance, batches: Mapping[str, int], limited: bool = Fa
                                        for one in instance.workloads])
 
 
-def as_deployed(instance: Instance, plan: Plan, limited: bool = False) -> Instance:
-    """The instance with the bursts that the batches of a plan cause; if ``limited``, plans may not have larger batches.
-    """
+def as_deployed(instance: Instance, plan: Plan) -> Instance:
+    """The instance with the bursts that the batches of a plan cause."""
     if not with_bursts(instance):
         return instance
     largest: dict[str, int] = {}
     for *_, one in plan.replicas():
         largest[one.workload] = max(largest.get(one.workload, 1), one.batch)
     before = feeding(instance)
-    return in_stages(instance, {name: batch for name, batch in largest.items() if name in before}, limited)
+    return in_stages(instance, {name: batch for name, batch in largest.items() if name in before})

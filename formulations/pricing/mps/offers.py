@@ -116,9 +116,11 @@ def value_at(rps: Floats, value: Floats, rate_rps: float) -> float:
 
 @inner
 def offers_in(points: RatePoints, choices: Choices, values: PlaceValues, options: Ints, node: Record) -> Records:
-    """The undominated ones of some options in a node, the last ones first. An option dominates another one if it has no
-    more units, cache demand and power, its least value in the node is no less than the other's highest, and the two
-    have one class, or its class has no limit on replicas or on joint value.
+    """Those of some options that no other one dominates in a node, the last ones first.
+
+    An option dominates another one if it has no more units, cache demand and power, and its least value in the node is
+    no less than the other's highest. Besides, the two have the same class, or the option's class limits neither its
+    replicas nor their joint value.
     """
     least, least_w, end = np.inf, np.inf, len(options)
     found = np.empty(end + 1, OFFER)
@@ -139,7 +141,7 @@ def offers_in(points: RatePoints, choices: Choices, values: PlaceValues, options
         if values.together[at.group] < np.inf:
             one.limited = at.group
             one.beside = worth_of(points, values.rps, values.beside, chosen, busy)
-        if one.value <= 0 or _beaten(points, choices, values, one, found[end + 1:]):
+        if one.value <= 0 or _beaten(points, choices, one, found[end + 1:]):
             continue
         busy = gpu_ms(points, at, node.replicas, node.most_cache, node.most_w, ROUNDED)
         _, one.least = best_point(points, choices, values, option, busy)
@@ -169,7 +171,7 @@ def best_point(points: RatePoints, choices: Choices, values: PlaceValues, option
 
 
 @inner
-def _beaten(points: RatePoints, choices: Choices, values: PlaceValues, one: Record, others: Records) -> bool:
+def _beaten(points: RatePoints, choices: Choices, one: Record, others: Records) -> bool:
     """Whether another option dominates an option."""
     group = points.at[one.at].group
     for other in others:

@@ -113,8 +113,9 @@ def rate_options(instance: Instance, data: FittedNetworks, profile: str, groups:
 
 def _points(network: ClosedNetwork, batches: Sequence[int], compute: int, clients: int, random_arrivals: bool
             ) -> dict[str, Any]:
-    """The operating points of a network: what does not depend on the latency rule. ``hold_ms`` (points, clients) are
-    the longest times of a batch where neighbours have so many processes less one.
+    """The operating points of a network: what does not depend on the latency rule.
+
+    ``hold_ms`` (points, clients) are the longest times of a batch beside neighbours with 0, 1, ... processes.
     """
     sizes, all_busy = np.array([size for size in batches if size <= network.max_batch]), np.arange(1, clients + 1)
     think_ms, slice_ms = (longest_work_ms(network, sizes, all_busy, compute) if random_arrivals
@@ -128,10 +129,11 @@ def _points(network: ClosedNetwork, batches: Sequence[int], compute: int, client
             "memory_gib": network.memory_gib(sizes[of], processes), "think_ms": think_ms[of],
             "hold_ms": think_ms[of[:, None], together - 1] + together * slice_ms[of]}
 
+
 def _cells(hold_ms: Floats, last_ms: Floats, random_arrivals: bool) -> Floats:
-    """(points, cells + 1) where the cells of hold times begin, and where the last one ends. Under rules for random
-    arrivals, each is longer than the one before by the same factor, from the first of ``hold_ms`` to ``last_ms``. Else
-    each of ``hold_ms`` has a cell.
+    """(points, cells + 1) the ends of cells of hold times.
+
+    Random arrivals: equal factors from the first hold time to ``last_ms``. Else: one cell begins at each hold time.
     """
     if not random_arrivals:
         return np.column_stack([hold_ms, 2 * hold_ms[:, -1]]) * (1 - 2 * ASIDE)

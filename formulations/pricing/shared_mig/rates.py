@@ -4,7 +4,6 @@ It is for rules for random arrivals, where batch times are taken with all proces
 for the objective max_throughput. Patterns are priced by a search (``rate_search``).
 """
 
-
 import numpy as np
 
 from provision.formulations.pricing.oracle import Running
