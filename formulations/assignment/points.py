@@ -35,7 +35,9 @@ class Points(NamedTuple):
     Attributes
     ----------
     at
-        Units and the terms of interference.
+        Records RATE_POINT: batch size, units, and the terms of interference.
+    limits
+        The RatePoints that the points were chosen from, with the limits of the GPU and of the groups.
     workload, run
         The indices of workloads, and the replicas, without rates.
     memory

@@ -117,7 +117,7 @@ class Run:
     def _tighten(self) -> None:
         """Add patterns that raise the bound, before a plan is made.
 
-        If only a plan is wanted, it ends once what prices prove is near the linear program's value.
+        If the search proves nothing, this ends as soon as the bound is near the value of the linear program.
         """
         fair = SCHEDULE.fair if self.problem.replicas >= SCHEDULE.fix_from else SCHEDULE.close
         for _ in self.columns.rounds(self.search.within(self.turn_s)):

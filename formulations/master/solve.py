@@ -141,8 +141,10 @@ def _prove_further(problem: Problem, progress: Progress) -> None:
 
 
 def _prices(problem: Problem, progress: Progress) -> ValueBound | None:
-    """The bounds by prices of replicas. None for few workloads (patterns that carry rates prove more), if no workload
-    can be split and all have roles of their own (which prove the same sooner), or where such a bound does not apply.
+    """The bounds by prices of replicas; None where they do not apply or are of no use.
+
+    They are of no use for few workloads, where patterns that carry rates prove more. Nor are they if no workload can be
+    split and all have roles of their own, which prove the same sooner.
     """
     instance = problem.instance
     roles = problem.single and len(problem.groups) <= SCHEDULE.most
@@ -160,9 +162,10 @@ def first_bound(problem: Problem) -> float:
 
 
 def _rated(problem: Problem, progress: Progress, walks: Sequence[Turn]) -> RatedSearch | None:
-    """Plan with patterns that carry rates; None if some slice types have no such patterns, or if no workload can be
-    split and not all patterns are listed. If they are not listed, the searches ``walks`` for plans go on where the
-    bound does not rise.
+    """Search with patterns that carry rates, and return the search; None if ``rated_oracles`` has none for it.
+
+    Unless all patterns are listed, the searches for plans in ``walks`` get a turn after each step that did not raise
+    the bound.
     """
     problem = named(problem)
     oracles = rated_oracles(problem, progress.search.within())

@@ -45,7 +45,11 @@ class WorkloadClass(NamedTuple):
 
 
 def classes_of(instance: Instance, workloads: Sequence[int], most: int) -> list[WorkloadClass]:
-    """The workloads with the given indices in about ``most`` classes; as many classes for all models and traffic."""
+    """Divide the workloads with the given indices into about ``most`` classes.
+
+    Workloads of a class agree in models, traffic, limits on tokens, and whether they may be split; and their SLOs are
+    in one range. There are as many ranges for all such combinations.
+    """
     alike: dict[object, list[int]] = {}
     for at in workloads:
         one, single = instance.workloads[at], instance.workloads[at].max_replicas == 1

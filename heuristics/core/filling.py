@@ -1,8 +1,8 @@
-"""Fills slices in compiled code: an empty slice gets whatever is worth most, a segment or replicas at a setting. A
-replica is worth what it lowers the price of the rates that are left.
+"""Fills slices in compiled code: an empty slice gets whatever is worth most, a segment or replicas at a setting.
 
-At a setting, replicas are added one by one, the one that fits and is worth most next; or they come from a list of
-patterns. A Slot keeps account of the replicas on the slice, and of what fits beside them.
+A replica is worth as much as it lowers the price of the rates that nothing carries yet. At a setting, replicas come
+from a list of patterns, or they are added one by one: of the replicas that fit, always the one that is worth most. A
+Slot keeps account of the replicas on the slice, and of what fits beside them.
 
 The kernels make no arrays, so that they need not count references, and compile in half the time.
 """
@@ -151,11 +151,11 @@ def holds(tables: SliceTables, slot: Slot, number: int, held: int, role: int) ->
 
 @inner
 def settles(points: PointTables, slot: Slot, held: int, role: int) -> bool:
-    """Whether operating points are found for the ``held`` replicas and one of a role; their units are in the third row
-    of ``slot.members``.
+    """Whether operating points are found for the ``held`` replicas and a new one of a role. The third row of
+    ``slot.members`` gets the units of all.
 
-    The new replica begins without units. The others begin with their earlier units, since beside further replicas they
-    need no fewer.
+    The new replica begins without units. The others begin with the units that they have, since they need no fewer
+    beside a further replica.
     """
     roles, tried, used, first = slot.members[0], slot.members[2], 0, points.first[role, 0]
     roles[held], tried[held] = role, 0
@@ -181,7 +181,9 @@ def fill_listed(tables: SliceTables, state: State, slot: Slot, gpu: int, number:
 
 @inner
 def fill_pattern(tables: SliceTables, state: State, slot: Slot, gpu: int, number: int, pattern: int) -> float:
-    """Fill a Slot with a listed pattern, for each role with the replica that is worth most; return their worth."""
+    """Fill a Slot with a listed pattern: each of its roles gets the replica that is worth most. Return the worth of
+    all.
+    """
     empty(tables, state, slot, gpu, number)
     total, held = 0.0, np.int64(0)
     for at in range(tables.patterns.shape[1]):

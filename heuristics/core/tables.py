@@ -90,8 +90,9 @@ class SliceTables(NamedTuple):
     patterns
         (patterns, places), the roles of patterns, then NONE; the patterns of a setting are side by side.
     first, begin
-        The arrays ``first`` of the tables of operating points of all settings, one below the other, padded with their
-        last column; and (tables + 1,) the row at which the part of each table begins, and where the last part ends.
+        ``first`` has the arrays ``first`` of all tables of operating points, one below the other; narrower ones are
+        padded with their last column. ``begin`` (tables + 1,) is the row at which the part of each table begins, and
+        where the last part ends.
     points
         The operating points of all tables, one after the other, of which ``first`` has indices.
     gpu, limits

@@ -173,8 +173,7 @@ class Gpus:
         return [one.name for one, less in zip(self.tables.instance.workloads, few, strict=True) if less]
 
     def loads(self) -> list[list[tuple[int, tuple[tuple[int, float], ...]]]]:
-        """The loads of the GPUs, in the form from which `provision.heuristics.gpulets.plans` makes a
-        plan."""
+        """The loads of the GPUs, in the form from which `provision.heuristics.gpulets.plans` makes a plan."""
         return [loads_of(gpu) for gpu in self.gpus if any(part.load for part in gpu)]
 
 

@@ -1,13 +1,11 @@
-"""Mélange's integer program: slices of buckets are assigned to GPU types (Griggs et al., arXiv 2404.14527, section 5).
+"""Mélange as a method: profiles of request sizes, its integer program, and whole GPUs of the types that it chooses.
 
-Every bucket of a service is cut into equal slices. The load of a slice on a GPU type is the slice's rate divided by the
-highest rate of such requests that a GPU of the type carries. The GPUs of a type together carry all slices that are
-assigned to it (pooled capacity). Whether the slices can be divided among single GPUs is not modelled. The cost is
-minimised.
+The integer program assigns slices of buckets to GPU types (Griggs et al., arXiv 2404.14527, section 5). Every bucket of
+a service is cut into equal slices. The load of a slice on a GPU type is the slice's rate divided by the highest rate of
+such requests that a GPU of the type carries. The GPUs of a type together carry all slices that are assigned to it
+(pooled capacity). Whether the slices can be divided among single GPUs is not modelled. The cost is minimised.
 
 Requests are sorted into buckets by the tokens of prompt and output, as Mélange profiles them.
-
-Mélange as a method: profiles of request sizes, its integer program, and whole GPUs of the types that it chooses.
 
 Mélange pools the capacity of a GPU type. To reach that capacity, a router by request size would have to fill every GPU
 completely. Plans here route without regard to size, in proportion to what each GPU carries of the whole mix. If that is

@@ -5,11 +5,11 @@ cores; among equals, the fastest. Without adaptive compilation a layer has the v
 cores, as TVM's tuner would return it, and is planned as if alone. All schedulers plan to run a query in 80 % of its QoS
 time; the rest is for waiting and interference.
 
-Fits the analytical CPU model to measured layer times, and compares predicted with measured times. A layer is predicted
-to take the time of its fastest tiling in the model of `provision.models.cpu.cpu`. Three constants of a core are found
-by least squares on the logarithms of the times of the measured versions that are fastest alone: operations and bytes
-per second, and the time to start a layer. A measured layer runs again and again and finds its weights in a cache;
-therefore DRAM counts as fast as L3, and L3 is taken to hold all blocks.
+The analytical CPU model can be fitted to measured layer times (``fit_cpu``), and its predictions compared with them
+(``compared``). A layer is predicted to take the time of its fastest tiling in the model of `provision.models.cpu.cpu`.
+Three constants of a core are found by least squares on the logarithms of the times of the measured versions that are
+fastest alone: operations and bytes per second, and the time to start a layer. A measured layer runs again and again and
+finds its weights in a cache; therefore DRAM counts as fast as L3, and L3 is taken to hold all blocks.
 """
 
 from collections import Counter

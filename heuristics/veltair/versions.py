@@ -1,10 +1,10 @@
-"""Code versions of a layer: VELTAIR's single-pass compiler (ASPLOS 2022, Algorithm 1).
+"""Code versions and blocks of layers: VELTAIR's compiler and its dynamic threshold (ASPLOS 2022, Algorithms 1 and 2).
 
-From the paper: every layer gets a share of the QoS time in proportion to its operations (lines 2-3). Among the
-candidate versions (line 4), those that keep this share are kept (line 5), and of these the dominant versions (lines 6-7
-and 14-29): no other version has both a smaller block and less parallelism. They are sorted by block (line 8), and at
-most V of them are picked at equal distances (lines 9-12). A version is removed if without it the rest stays within 10 %
-of all V at every interference level (section 4.1).
+*Versions* (the single-pass compiler, Algorithm 1). From the paper: every layer gets a share of the QoS time in
+proportion to its operations (lines 2-3). Among the candidate versions (line 4), those that keep this share are kept
+(line 5), and of these the dominant versions (lines 6-7 and 14-29): no other version has both a smaller block and less
+parallelism. They are sorted by block (line 8), and at most V of them are picked at equal distances (lines 9-12). A
+version is removed if without it the rest stays within 10 % of all V at every interference level (section 4.1).
 
 The following is guessed or differs from the paper:
 
@@ -14,20 +14,18 @@ The following is guessed or differs from the paper:
   on these cores, as in layers of few operations and many weights, all versions within 10 % of the fastest count;
 - versions are tried for removal from the smallest block on.
 
-Layer blocks: VELTAIR's dynamic threshold (ASPLOS 2022, Algorithm 2 and section 4.3).
-
-From the paper: a model's average cores are the fewest on which the whole model keeps its QoS. Conflict-prone layers
-need at least that number plus the threshold (lines 1-11). The target time of a block is the sum of its layers' targets,
-and it gets the fewest cores that keep it (section 4.2). The threshold of a model is its part of the idle cores, which
-are divided in proportion to the models' average cores (section 4.3). The following is guessed, since the printed
-algorithm and the text of the paper differ. ``first_pivot`` is the algorithm as printed: a block ends at the next
-conflict-prone layer. With a higher threshold, blocks are fewer and larger, and a conflict-prone layer right before
-another is a block by itself, with all the cores that it needs. By the text, and figure 14a, no block has more than
-average plus threshold cores, and layers are blocks of their own at low load, with larger blocks at high load.
-``block_end``, which the scheduler uses, follows the text: it takes the shortest block such that both the block and all
-layers after it need at most average plus threshold cores. If there is none, for example after the threshold fell, the
-block ends with the model. If no number of cores keeps a target within 5 %, the fewest cores within 5 % of the fastest
-time are taken.
+*Blocks* (the dynamic threshold, Algorithm 2 and section 4.3). From the paper: a model's average cores are the fewest on
+which the whole model keeps its QoS. Conflict-prone layers need at least that number plus the threshold (lines 1-11).
+The target time of a block is the sum of its layers' targets, and it gets the fewest cores that keep it (section 4.2).
+The threshold of a model is its part of the idle cores, which are divided in proportion to the models' average cores
+(section 4.3). The following is guessed, since the printed algorithm and the text of the paper differ. ``first_pivot``
+is the algorithm as printed: a block ends at the next conflict-prone layer. With a higher threshold, blocks are fewer
+and larger, and a conflict-prone layer right before another is a block by itself, with all the cores that it needs. By
+the text, and figure 14a, no block has more than average plus threshold cores, and layers are blocks of their own at low
+load, with larger blocks at high load. ``block_end``, which the scheduler uses, follows the text: it takes the shortest
+block such that both the block and all layers after it need at most average plus threshold cores. If there is none, for
+example after the threshold fell, the block ends with the model. If no number of cores keeps a target within 5 %, the
+fewest cores within 5 % of the fastest time are taken.
 """
 
 from collections.abc import Callable

@@ -1,14 +1,14 @@
-"""Imports the CSV files of Triton's perf_analyzer: a file per batch size and number of processes, with times in us.
+"""Imports the CSV files of two of Triton's tools: perf_analyzer and Model Analyzer.
 
-Such a file tells neither the model nor the slice, so its name must: ``MODEL_PROFILE_bBATCH_pPROCESSES.csv``, as in
-``bert_2g.20gb_b8_p3.csv``. A row with n requests in flight is a point with n processes if the file's number of
-processes is at least n; the other processes idle. If more requests are in flight than there are processes, most of the
-latency is waiting; such rows are dropped and reported.
+*perf_analyzer* writes a file per batch size and number of processes, with times in us. Such a file tells neither the
+model nor the slice, so its name must: ``MODEL_PROFILE_bBATCH_pPROCESSES.csv``, as in ``bert_2g.20gb_b8_p3.csv``. A row
+with n requests in flight is a point with n processes if the file's number of processes is at least n; the other
+processes idle. If more requests are in flight than there are processes, most of the latency is waiting; such rows are
+dropped and reported.
 
-Imports the ``metrics-model-inference.csv`` of Triton's Model Analyzer, with times in milliseconds.
-
-Instances of a model are processes. Only rows are used in which as many requests are in flight as there are instances.
-Of several configurations with the same batch size and number of instances, the one with the highest throughput is used.
+*Model Analyzer* writes ``metrics-model-inference.csv``, with times in ms. Instances of a model are processes. Only rows
+are used in which as many requests are in flight as there are instances. Of several configurations with the same batch
+size and number of instances, the one with the highest throughput is used.
 """
 
 import re

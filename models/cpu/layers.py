@@ -5,16 +5,16 @@ filters, and ``k`` inputs per output. Activations, normalisation and pooling cou
 (VELTAIR, section 4.1) and take no time of their own; branches run one after the other. The batch size is 1, and numbers
 have 4 bytes.
 
-The layered networks that ship, made from the shapes that their papers publish. They are the seven networks that
-VELTAIR's public program names (SJTU-ReArch-Group/VELTAIR_ASPLOS22, ``include/utils.hpp``). QoS targets are those of
-MLPerf inference's server scenario, which VELTAIR follows: ResNet-50 15 ms, SSD-ResNet34 100 ms, BERT 130 ms, and
-MobileNet 10 ms (in version 0.5). GoogLeNet is not in MLPerf; as an image classifier it gets the target of ResNet-50.
-EfficientNet and Tiny-YOLOv2 are not in MLPerf either; the program calls them light, and they get the target of
-MobileNet. Two choices were made for this package: SSD-ResNet34 takes 300 x 300 images (as in MLPerf's training task;
-the 1200 x 1200 images of its server scenario are more work than VELTAIR's CPU can do in 100 ms), and BERT is
-BERT-large. It has 384 tokens, as in the program's configuration and in MLPerf; one query of this length takes most of
-the CPU for its 130 ms. EfficientNet has the layers that the program's configuration lists: the widths of
-EfficientNet-B4 on 224 x 224 images, without squeeze and excitation.
+Seven layered networks ship, made from the shapes that their papers publish. They are the networks that VELTAIR's public
+program names (SJTU-ReArch-Group/VELTAIR_ASPLOS22, ``include/utils.hpp``). QoS targets are those of MLPerf inference's
+server scenario, which VELTAIR follows: ResNet-50 15 ms, SSD-ResNet34 100 ms, BERT 130 ms, and MobileNet 10 ms (in
+version 0.5). GoogLeNet is not in MLPerf; as an image classifier it gets the target of ResNet-50. EfficientNet and
+Tiny-YOLOv2 are not in MLPerf either; the program calls them light, and they get the target of MobileNet. Two choices
+were made for this package: SSD-ResNet34 takes 300 x 300 images (as in MLPerf's training task; the 1200 x 1200 images of
+its server scenario are more work than VELTAIR's CPU can do in 100 ms), and BERT is BERT-large. It has 384 tokens, as in
+the program's configuration and in MLPerf; one query of this length takes most of the CPU for its 130 ms. EfficientNet
+has the layers that the program's configuration lists: the widths of EfficientNet-B4 on 224 x 224 images, without
+squeeze and excitation.
 """
 
 from collections.abc import Sequence

@@ -7,7 +7,8 @@ are treated as normally distributed (Laplace's approximation). Every predicted l
 which covers both the uncertainty that the points leave and the error of the closed network itself. Plans use the upper
 end of the interval.
 
-Proposes the few points of a DNN that should be measured first, or next, since profiling costs GPU time.
+Since profiling costs GPU time, ``propose`` and ``propose_further`` name the few points that should be measured first,
+and next.
 """
 
 from collections.abc import Sequence

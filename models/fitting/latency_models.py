@@ -193,7 +193,8 @@ def _axis(column: Floats) -> Floats:
 
 
 def _filled(axes: tuple[Floats, ...], values: Floats) -> Floats:
-    """The values at all nodes of the grid; missing values are chosen so that the table bends least."""
+    """The values at all nodes of the grid. Those that are NaN in ``values`` are chosen so that the table bends least.
+    """
     bending = np.concatenate([_along(axes, at, matrix) for at in range(len(axes)) for matrix in _differences(axes[at])])
     known = ~np.isnan(values)
     filled = values.copy()

@@ -6,7 +6,7 @@ node of N GPUs is modelled as a GPU type named ``NxTYPE``, such as ``8xh100-80gb
 which MIG partitions a GPU: its slices are groups of 1, 2, 4 or 8 neighbouring GPUs (``1gpu``, ``2gpu``, ...), and a
 group starts at a multiple of its size. Performance data for groups names the node as its GPU type.
 
-Finds the GPU type of a product by the name that its driver gives it.
+The type of a product is found by the name that its driver gives it (``type_of``).
 """
 
 import os

@@ -39,8 +39,8 @@ class GpuletInterference(Record):
     constant: Number
 
     def slowdown(self, l2_own: Floats, l2_other: Floats, dram_own: Floats, dram_other: Floats) -> Floats:
-        """The slowdowns by utilisations, which are fractions, each of a model alone at the share that it has in a
-        pair.
+        """The slowdowns of models in pairs, from utilisations of L2 and DRAM. Each utilisation is a fraction: that of
+        the model, or of the other one, when it runs alone on the share that it has in the pair.
         """
         own, other = self.l2_own * l2_own + self.dram_own * dram_own, self.l2_other * l2_other
         return own + other + self.dram_other * dram_other + self.constant

@@ -1,7 +1,10 @@
-"""Computes the longest duty cycle with which a replica that runs in turn with others keeps the percentile of its SLO,
-from bounds on the waits at a clocked server.
+"""Computes the longest duty cycle with which a replica that runs in turn with others keeps the percentile of its SLO.
 
-Bounds the waits of requests by a server that starts a batch at every tick of a clock (Bailey's bulk queue, 1954).
+For Poisson arrivals, the module bounds at every load how many cycles a request waits for its start. The bound is
+proven, up to the rounding of a Markov chain, by comparison with a server that starts a batch at every tick of a clock
+(Bailey's bulk queue, 1954). It is tabulated on a grid of loads; for a load in between, the next higher load of the grid
+is used. The tables of the P99 for usual batch sizes are shipped (``data/turn-cycles.npz``); another table is computed
+on first use, which takes half a second, and kept on disk.
 
 The clocked server: between two ticks, one *cycle* apart, A requests arrive, and each tick starts a batch of at most b
 waiting requests. The queue after a tick is Q' = max(Q + A - b, 0). For Poisson arrivals Q is a Markov chain. Here the
@@ -35,12 +38,6 @@ most 1 + floor(n / b) - u cycles. It is late only if n >= (m + 2) b, or if n >= 
   times the number of cycles that pass after turns that leave none.
 
 The bound is the number of late requests divided by the number of requests that arrive in these cycles alone.
-
-Requests arrive as a Poisson process. Once per cycle the replica starts a batch of waiting requests, so that it is never
-more than a cycle behind a clocked server. This bounds, at every load, how many cycles a request waits for its start.
-The bound is proven, up to the rounding of the Markov chain. It is tabulated on a grid of loads; for a load in between,
-the next higher load of the grid is used. The tables of the P99 for usual batch sizes are shipped
-(``data/turn-cycles.npz``); another table is computed on first use, which takes half a second, and kept on disk.
 """
 
 import sys

@@ -3,7 +3,8 @@
 Every operation that changes GPUs takes ``permissions``, ``confirm``, ``report`` and ``wait``. Their meaning is
 described at ``provision.applier.verified.apply``.
 
-The run that an operation begins, or resumes according to the journal: from which layout to which.
+An operation that changes GPUs begins a run from one layout to another, or resumes the last run if the journal tells
+that it was interrupted.
 """
 
 from __future__ import annotations

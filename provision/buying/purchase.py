@@ -1,6 +1,6 @@
-"""A purchase as it is told: commitments, cost by month and option, a verified plan for every period, what ends when.
+"""A purchase (commitments, costs, a verified plan for every period) and the sentences that tell it.
 
-Tells a purchase in sentences: what to reserve, what it costs, what ends when, what growth costs, what spot risks.
+The sentences tell what to reserve, what it costs, what ends when, what growth costs, and what spot risks.
 """
 
 from __future__ import annotations
@@ -366,7 +366,7 @@ def _beyond(found: Purchase, one: Reserved) -> str:
 
 
 def _end(one: End, hours: float) -> str:
-    """From when on a supply no longer suffices: the day, and the time where periods are shorter than a day."""
+    """A sentence on when a supply no longer suffices: the day, and the time if periods are shorter than a day."""
     if one.start is None:
         return f"{WHATS[one.what]} suffices to the end of the table."
     sure = "no longer suffices" if one.proven else "may no longer suffice (not proven)"

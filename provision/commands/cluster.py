@@ -1,6 +1,6 @@
 """The verbs that look at what runs. ``provision/cluster/`` has the functions behind them.
 
-``provision watch``: watch the rates of a running plan, and tell, or do, what should change.
+``provision watch`` goes on: it watches the rates of a running plan, and tells, or does, what should change.
 """
 
 import sys

@@ -1,6 +1,7 @@
-"""Draws how the best plan and the bound of a search approached each other over time.
+"""Draws what happened over time: in a search, and in a replay of changing demand.
 
-Draws a replay of changing demand: the demand, the GPUs under every policy, and the slices changed so far.
+The figure of a search shows how the best plan and the bound approached each other. The figure of a replay shows the
+demand, the GPUs under every policy, and the slices changed so far.
 """
 
 from collections.abc import Callable, Mapping, Sequence

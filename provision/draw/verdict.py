@@ -1,6 +1,6 @@
-"""Writes an answer in words: the cost of the plan, what is proven, and which SLOs the plan keeps by how much.
+"""Tells an answer in words: what the plan costs and which step found it, what is proven, and which SLOs it keeps.
 
-Tells what is known about a plan: the step that found it, what is proven, and how it fares in a replay.
+By how much it keeps them comes from the verifier or, if the plan was replayed, from the replay.
 """
 
 import math
@@ -244,8 +244,9 @@ class Standing(NamedTuple):
 
     @property
     def moods(self) -> dict[str, bool | None]:
-        """The sentences on proof and replay, each with whether it is good news (True), bad (False) or neither
-        (None)."""
+        """The sentences on the proof and on the replay, each with its mood: True if it is good news, False if bad, None
+        if neither.
+        """
         told = {self.verdict or self._proof: self.proved or None, self._replay or self._rehearsal: not self.late}
         return {line: mood for line, mood in told.items() if line}
 

@@ -1,6 +1,6 @@
-"""What the exporters share: machines, names, and the type of their results.
+"""Writes plans as files for the tools that carry them out, by the exporter of each tool.
 
-Writes plans as files for the tools that carry them out.
+Exporters share what is here: machines, names, and the type of their results.
 """
 
 from __future__ import annotations

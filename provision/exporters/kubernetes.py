@@ -13,10 +13,8 @@ placements of the plan: a claim selects them by the memory slices that a device 
 For the device plugin, MIG devices and whole GPUs are extended resources, each for one process. The plugin has no MPS on
 MIG devices. On whole GPUs it has only equal shares, which any pod may get (source: NVIDIA/k8s-device-plugin).
 
-Claims of dynamic resource allocation, by which pods request slices from NVIDIA's DRA driver.
-
-Source: resource.k8s.io/v1; NVIDIA's DRA driver for GPUs: attributes and capacities of its devices, its
-resource.nvidia.com/v1beta1.
+With dynamic resource allocation, pods request slices from NVIDIA's DRA driver by claims. Source: resource.k8s.io/v1;
+NVIDIA's DRA driver for GPUs: attributes and capacities of its devices, its resource.nvidia.com/v1beta1.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Export to mig-parted: a YAML file with one configuration per machine, and checkpoints where the YAML does not
-suffice.
+"""Exports to mig-parted, and the files that prepare the nodes of a cluster.
 
-The YAML has only the number of instances per profile. mig-parted creates these in the first order that the driver
-accepts. So the placements are those of the plan only if the profiles fit the GPU in a single way. Checkpoints, which
-``restore`` reads, contain placements. Source: NVIDIA/mig-parted, api/spec/v1 and pkg/mig/state.
+For mig-parted there is a YAML file with one configuration per machine. The YAML has only the number of instances per
+profile. mig-parted creates these in the first order that the driver accepts. So the placements are those of the plan
+only if the profiles fit the GPU in a single way. Checkpoints, which ``restore`` reads, contain placements. Source:
+NVIDIA/mig-parted, api/spec/v1 and pkg/mig/state.
 
-Files that prepare the nodes of a cluster: the GPU operator's MIG configuration, node labels, and notes.
+Nodes of a cluster are prepared by the GPU operator's MIG configuration, labels of nodes, and notes on what to do.
 """
 
 from __future__ import annotations

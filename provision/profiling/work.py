@@ -1,6 +1,7 @@
-"""Finds the device to measure on from the environment: the GPU type, the MIG profile, the MPS percentage.
+"""What a measurement needs: the device, the work that is measured, and a background load on a core.
 
-Loads the work that is measured (torchvision's models, or any callable), and a background load on a core.
+The device is found from the environment: the GPU type, the MIG profile, the MPS percentage. The work is one of
+torchvision's models, or any callable.
 """
 
 import multiprocessing

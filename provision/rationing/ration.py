@@ -4,8 +4,8 @@ The program of `provision.formulations.master.rationing` says which share of eac
 bound; ``provision.solve`` then plans these shares at least cost. Where a level is not proven, what goes without is
 tried beside what is served.
 
-What would serve a workload that goes without: further GPUs, more money, or a longer SLO. Each is a plan that was found
-and verified, not a least one unless it is said to be proven.
+For a workload that goes without, it is told what would serve it: further GPUs, more money, or a longer SLO. Behind each
+is a plan that was found and verified; less may do as well, unless it is said to be proven.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ DIGITS = 3
 
 @dataclass(frozen=True)
 class WayBack:
-    """What would serve a workload as a whole beside all others as they are served.
+    """What would serve the whole rate of a workload, beside what is served of all others.
 
-    ``gpus`` are the further GPUs by type, and ``more_per_hour`` what they cost (None without prices), or, within a
-    budget, how much it lacks; ``proven`` tells that less will not do. ``slo_ms`` is an SLO with which the workload fits
-    as things are. Each is None if nothing was found.
+    ``gpus`` are the further GPUs by type. ``more_per_hour`` is what they cost (None without prices) or, if there is a
+    budget, what the budget lacks. ``proven`` tells that less will not do. ``slo_ms`` is a longer SLO that needs neither
+    further GPUs nor money. Each is None if nothing was found.
     """
 
     gpus: dict[str, int] | None
@@ -92,8 +92,9 @@ def way_back(wanted: Instance, name: str, present: Plan, budget: float | None, u
 
 def _further(wanted: Instance, lifted: Instance, found: Result, present: Plan, budget: float | None
              ) -> tuple[dict[str, int], float | None]:
-    """The GPUs of a plan beyond those that there are (within a budget: beyond those of the present plan), and the money
-    beyond what there is.
+    """The further GPUs that a plan needs, by type, and their cost per hour (None without prices).
+
+    With a budget: the GPUs that the present plan lacks, and the money per hour that the budget lacks.
     """
     plan = known(found.plan)
     used = Counter(gpu.gpu for gpu in plan.gpus)
@@ -107,7 +108,7 @@ def _further(wanted: Instance, lifted: Instance, found: Result, present: Plan, b
 
 
 def _lifted(fleet: tuple[FleetEntry, ...]) -> list[FleetEntry]:
-    """The fleet, whose GPUs are free of charge, with further GPUs of its types at their least price."""
+    """The GPUs of a fleet, free of charge, and any number of further ones of each type at the type's least price."""
     there, prices = dict[tuple[str, bool], FleetEntry](), dict[tuple[str, bool], float]()
     for entry in fleet:
         key = entry.gpu, entry.partitioned

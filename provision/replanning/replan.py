@@ -1,6 +1,6 @@
 """``provision.replan``: the plan with the least sum of cost and disturbance, verified; and the curve between both.
 
-Replans after the loss of a GPU of the running plan.
+``replan_lost`` does the same after the loss of a GPU of the running plan.
 """
 
 from collections.abc import Sequence

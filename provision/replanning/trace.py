@@ -5,8 +5,8 @@ A new plan is in place ``delay_s`` seconds after the start of its window. Until 
 plans serve; if changes are made in the background, the whole former plan serves. Requests beyond the capacity of a
 workload's replicas count as not served. Capacities are compared with rates; requests are not replayed.
 
-Forecasts the demand of the next window: the demand itself, the demand of the last window, a moving average (gpu-lets),
-or what statsforecast tells from a history.
+Plans are made for the demand that is expected in the next window: the demand itself, the demand of the last window, a
+moving average (gpu-lets), or what statsforecast tells from a history.
 """
 
 from __future__ import annotations

@@ -1,18 +1,17 @@
-"""The loss of a GPU in a replay: how requests are routed from then on, and which requests are lost.
+"""Changes during a replay: a GPU is lost, or replicas switch to standby processes.
 
-After the loss, requests go to the remaining replicas in proportion to the rates that these can carry. With
-``even_replicas`` they go in equal parts, and for language models in proportion to the planned rates. If the plan passes
-the verifier's check of ``survive``, no replica is then overloaded. Requests that waited or ran on the lost GPU are
-dropped. They are counted, but left out of the percentiles and of the violations, which describe the requests that
+*Loss of a GPU.* After the loss, requests go to the remaining replicas in proportion to the rates that these can carry.
+With ``even_replicas`` they go in equal parts, and for language models in proportion to the planned rates. If the plan
+passes the verifier's check of ``survive``, no replica is then overloaded. Requests that waited or ran on the lost GPU
+are dropped. They are counted, but left out of the percentiles and of the violations, which describe the requests that
 arrive while their replicas live. If no replica is left, all later requests are dropped as well, and these violate the
 SLO.
 
-iGniter's handling of prediction errors (TPDS 2022, sections 4.2 and 5.3): standby processes with more SMs.
-
-Every second, the P99 of all answers of a workload so far is compared with its SLO. If it exceeds the SLO, and still
-does so half a second later, each replica of the workload switches once to a standby process. That process has more SMs,
-in whole resource units: 10 % of the GPU's SMs are added, or as many as are left. In this replay, the batch in service
-and the waiting requests move to the standby process.
+*Standby processes.* This is iGniter's handling of prediction errors (TPDS 2022, sections 4.2 and 5.3). Every second,
+the P99 of all answers of a workload so far is compared with its SLO. If it exceeds the SLO, and still does so half a
+second later, each replica of the workload switches once to a standby process. That process has more SMs, in whole
+resource units: 10 % of the GPU's SMs are added, or as many as are left. In this replay, the batch in service and the
+waiting requests move to the standby process.
 """
 
 import math

@@ -9,7 +9,8 @@ Replicas that take turns form a ring, in which one replica at a time runs a batc
 ring whose batch is due starts. If no batch is due, the replica whose batch is due first starts then. So a batch that is
 due waits for at most one batch of each other replica: that round is the duty cycle of gpu-lets and Nexus.
 
-A slice of a plan as the event loop needs it, with changes of its batch times, and answer times of requests.
+The loop works on the Line of a slice, which ``line_of`` makes of a PlannedSlice. ``changed`` gives it other batch
+times, and ``answered`` has the answer times of requests.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """``provision.simulate``: replays a plan request by request, and compares the latencies with the SLOs.
 
-Summarises tallies for the report: quantiles with confidence intervals, rates and counts.
+The report summarises the tallies of all replications: quantiles with confidence intervals, rates and counts.
 """
 
 import math

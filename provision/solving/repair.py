@@ -1,7 +1,6 @@
-"""Repairs plans that no longer hold, and keeps what still holds of them: for a new demand, or after replays.
+"""Repairs plans that do not hold: plans of an earlier demand, and plans that replays refute.
 
 A plan of an earlier demand is mended for a new one: GPUs that still hold stay, and greedy plans the rest of the demand.
-
 If replays refute a plan, the whole instance is planned again with shorter SLOs for the late workloads.
 """
 

@@ -1,8 +1,7 @@
-"""The questions from which ``provision init`` learns what a first instance has.
+"""The questions from which ``provision init`` learns what a first instance has, with an answer proposed for each.
 
-Reads the tables in a folder. The columns of a table tell whether it has measurements of models or rates over time.
-
-Proposes what a first instance has, and writes its text with comments that explain the values.
+Proposals come from the tables in a folder, whose columns tell whether they have measurements of models or rates over
+time. The instance is written as text, with comments that explain the values.
 """
 
 import math

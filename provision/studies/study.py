@@ -2,7 +2,7 @@
 
 The numbers come from an analytical model of a CPU and a replay of scheduler decisions by discrete events; no code ran
 on the paper's testbed for them. Therefore only the shapes of the figures can be compared: ``shapes`` tells which are
-reproduced.
+reproduced, with our numbers beside the paper's.
 
 To figure 3 we add blocks of 27 layers, half of ResNet-50. The paper does not tell the following, which is guessed:
 
@@ -12,8 +12,6 @@ To figure 3 we add blocks of 27 layers, half of ResNet-50. The paper does not te
 - In figure 12, every network is served by itself, and all of them are served mixed.
 - In figure 14a, the system load is the fraction of all cores that queries hold on average; it sets the thresholds.
   The figure compares the mean number of cores that a query holds while it runs.
-
-Tells which shapes of VELTAIR's figures our experiments reproduce, with our numbers beside the paper's.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

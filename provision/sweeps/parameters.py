@@ -1,6 +1,6 @@
-"""Defines the parameters of a sweep: factors on rates and SLOs, prices, the fleet, fields of the policy, batch limits.
+"""Describes sweeps: their parameters, the values of each, and the points that these form.
 
-Describes sweeps: the values of parameters, and the points that these form.
+Parameters are factors on rates and SLOs, prices, the fleet, fields of the policy, and limits on batches.
 """
 
 import itertools

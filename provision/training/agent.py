@@ -8,9 +8,8 @@ An action is one choice per head of the networks (see ``provision.heuristics.ins
 one network gives values to joint actions: see ``provision.training.settings``. ``Settings.separate`` is the public
 program's way, which trains every head separately on the whole return, with a target entropy above 0.
 
-Keeps the replay buffer of Algorithm 2: the latest transitions, from which mini-batches are drawn at random.
-
-Rewards are normalised (section 5.4 says so, but not how): they are multiplied by ``Settings.scale``.
+The replay buffer of Algorithm 2 keeps the latest transitions, from which mini-batches are drawn at random. Rewards are
+normalised (section 5.4 says so, but not how): they are multiplied by ``Settings.scale``.
 
 With ``Settings.prioritised`` a transition is drawn, without replacement, in proportion to the squared error that it had
 when it was last learned from; a new one has the largest error so far. As in the public program, the draws are not

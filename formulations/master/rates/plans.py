@@ -79,8 +79,8 @@ class Judge:
 
 
 def rated_plan(problem: Problem, partitions: Sequence[Ints], patterns: Sequence[Column], method: str) -> Plan | None:
-    """The plan of a solution, as in ``plan_of``, with patterns on the slices. It is None if the replicas cannot carry
-    all rates within the limits per GPU, or if the fleet is too small.
+    """The plan of GPUs with these partitions and patterns. None if the fleet is too small, or if the replicas cannot
+    carry all rates within the limits per GPU.
     """
     workloads = _workloads(problem, patterns)
     slices = [(one.slice_type, tuple(replica_of(problem.instance, workloads[at, place], member.run, rps)

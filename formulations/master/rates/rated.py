@@ -92,10 +92,10 @@ class RatedSearch:
         return self.best <= self.bound or math.isinf(self.bound) or self.search.left_s <= 0
 
     def plans(self, best: float = math.inf) -> Iterator[Plan | None]:
-        """Yield None when the bound has risen, and a plan at the bound if one is found. ``best`` is the price of the
-        best plan known, in units.
+        """Yield after each step the plan at the bound that was found, else None. ``best`` is the price of the best plan
+        known, in units.
 
-        The search ends when that plan is proven optimal, at the time limit, or after many attempts in vain.
+        The search ends when the best plan is proven optimal, at the time limit, or after many steps in vain.
         """
         self.best = best
         self.prove()
@@ -111,8 +111,8 @@ class RatedSearch:
             idle += not rises
 
     def prove(self) -> None:
-        """Prove a bound by pricing at the linear program's duals, and add patterns until hardly any is missing without
-        which the bound, a price that whole GPUs can have, is lower.
+        """Prove a bound by pricing at the linear program's duals. Add patterns until those that are missing hardly
+        lower the value of the linear program.
         """
         while self.search.left_s > 0:
             found = self.master.relaxed()
@@ -133,9 +133,10 @@ class RatedSearch:
         return max(SCHEDULE.slight, units / lower * (1 - SCHEDULE.used) - 1)
 
     def _priced(self, at: Relaxed, spare: float = SCHEDULE.slight) -> float:
-        """Prove a bound at the prices of a linear program, and add the patterns that exceed the price of their slice by
-        more than the fraction ``spare``. Return a lower bound on the value of the linear program over all patterns;
-        infinite if no pattern was added.
+        """A lower bound on the value of the linear program over all patterns; infinite if no pattern was added.
+
+        On the way, prove a bound on plans at the prices of a solution, and add the patterns whose value exceeds the
+        price of their slice by more than the fraction ``spare``.
         """
         master, best, before = self.master, self.master.best(at), len(self.master.slice_type)
         for slice_type, oracle in self.oracles:
@@ -172,8 +173,8 @@ class RatedSearch:
         return self.effort <= self.hardest
 
     def _exchanged(self) -> Plan | None:
-        """A plan at the bound by local search; None if none is found, or if rates are those of a grid, which are for
-        bounds only.
+        """A plan at the bound by local search; None if none is found. Rates of a grid are for bounds only, so they give
+        no plan.
         """
         counts, most = self.proof.counts, self.bound / self.problem.dearest
         if self.ended or counts is None or self.coarse:

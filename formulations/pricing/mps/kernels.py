@@ -277,8 +277,8 @@ def _tried(
 def all_hold(
     tables: PointTables, points: Ints, first: int, count: int, cache: float, power_w: float, rounded: float
 ) -> bool:
-    """Whether the ``first`` ones of some points keep SLO and rate among ``count`` replicas with the total demands
-    ``cache`` and ``power_w``.
+    """Whether replicas at the first ``first`` of the ``points`` keep their SLOs and rates. In all there are ``count``
+    replicas on the GPU, with the total demands ``cache`` and ``power_w``.
     """
     for at in range(first):
         here = tables.at[points[at]]

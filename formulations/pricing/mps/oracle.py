@@ -105,7 +105,8 @@ class InterferenceOracle:
         return np.flatnonzero(np.isin(alike[len(at):], alike[:len(at)]))
 
     def _plannable(self, members: Ints) -> list[Pattern]:
-        """Patterns of points as patterns of the hardest roles, of which plans may use those that are returned."""
+        """The patterns that plans may use, from patterns of points: each replica gets the hardest role that it carries.
+        """
         if not len(members):
             return []
         roles, _ = distinct_rows(self._hardest(members))

@@ -69,8 +69,10 @@ class Effort(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The patterns that a search has found: (room, places) points, NONE at empty places; (room,) their values; (1,)
-    their number; and (1,) the highest value, or the floor. Patterns up to the ``floor`` are not kept.
+    """The patterns that a search has found. Patterns of at most the value ``floor`` are not kept.
+
+    ``members`` (room, places) are their points, NONE at empty places, and ``value`` (room,) their values. ``taken``
+    (1,) is their number, and ``best`` (1,) the highest value, at least the floor.
     """
 
     members: Ints
@@ -82,8 +84,8 @@ class Found(NamedTuple):
 
 def best_patterns(points: RatePoints, choices: Choices, values: PlaceValues, floor: int, effort: Effort
                   ) -> tuple[Ints, Floats, int]:
-    """Find patterns of value above ``floor``, (patterns, places) points, NONE at empty places; (patterns,) their
-    values; and a bound on the value of all patterns.
+    """Find patterns of a value above ``floor``. Return their points (patterns, places), NONE at empty places; their
+    values (patterns,); and a bound on the value of all patterns.
 
     Parameters
     ----------

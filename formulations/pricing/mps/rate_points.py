@@ -159,7 +159,9 @@ def gpu_ms(points: RatePoints, here: Record, count: int, cache: float, power_w: 
 
 @inner
 def steps_to(ascending: Floats, value: float) -> int:
-    """The number of entries up to a value, which is what ``np.searchsorted`` finds; that would be compiled for long."""
+    """The number of entries that are at most a value (``np.searchsorted(..., side="right")``, which compiles
+    slowly).
+    """
     least, end = 0, len(ascending)
     while least < end:
         middle = (least + end) // 2

@@ -23,8 +23,8 @@ def demands_of(instance: Instance, those: Sequence[Role] | Sequence[Group]) -> l
 
 
 def feasible_sets(tables: PointTables, copies: Sequence[int], until: Deadline) -> list[tuple[int, ...]] | None:
-    """All sets of demands that can share the GPU, each in ascending order; some of them may hold only within the looser
-    limits of bounds.
+    """All sets of demands that can share the GPU, each in ascending order. Some of them may be feasible
+    only within the limits of bounds, which are looser than those of plans.
 
     None if there are too many sets, or if the time is over. Sets grow by one replica at a time, because all subsets of
     a feasible set are feasible. ``copies`` (demands,) are the most replicas of each demand.

@@ -4,9 +4,9 @@ On a shared slice, a batch takes Z + s S, with think time Z, slice time S and sl
 processes use the slice and its utilisation is U. A *level* bounds s. At a level, the number of processes that a role
 needs, its use of the slice's time and its memory do not depend on its neighbours.
 
-Under a latency rule for random arrivals, nothing depends on utilisation, and levels are numbers of processes. Plans use
-an upper bound on the time of a batch beside so many processes (`performance.longest_batches`), and bounds use a lower
-one.
+Under a latency rule for random arrivals, levels for plans are numbers of processes: a batch takes at most Z + P S,
+whatever the utilisation. Bounds have one level, at which other replicas do not slow a batch: they only take a part of
+the slice's time (`run_options`).
 """
 
 from collections.abc import Sequence

@@ -109,8 +109,8 @@ class TurnOptions:
         return Listing(np.concatenate(rps), np.concatenate(number), np.concatenate(replicas), rated)
 
     def _of_split(self, one: int, other: int | None = None) -> Listing:
-        """The pairs of ways on two parts of a GPU that keep each other's SLOs, within the GPU's memory and MPS clients.
-        If there is one part only, the other way is empty.
+        """The pairs of ways to use two parts of a GPU, such that both keep their SLOs beside each other and the GPU has
+        the memory and the MPS clients. If ``other`` is None there is one part, and the other way is empty.
         """
         felt = [np.array([ALONE]) if share is None else np.unique(self.tables.pressure[share])
                 for share in (other, one)]
@@ -206,8 +206,8 @@ class TurnOptions:
         return np.column_stack([*-part.cycle_ms, *(part.allowed_ms - part.cycle_ms), requests, *self._taken(part)])
 
     def _taken(self, part: _Part) -> list[Floats]:
-        """The features (ways,) or (ways, columns) of what ways take, the less the higher, and how many of the running
-        replicas on this share may go on.
+        """Features of ways, each (ways,) or (ways, columns), of which more is better: what the ways take, negated, and
+        how many of the running replicas on this share may go on.
         """
         runs, replicas = self.runs[part.share], part.counts.sum(axis=2)
         return [-part.emitted, -self._memory_gib(part.counts), -self._number(part.counts),

@@ -1,6 +1,6 @@
-"""Reads JSON of other tools, which need not be a mapping; a wrong field is reported in one line.
+"""Reads JSON files of language models' servers, and the options for what such files do not tell about a server.
 
-What importers ask for of a language model's server, since its files do not tell.
+The content of a file need not be a mapping. A wrong field is reported in one line.
 """
 
 import json

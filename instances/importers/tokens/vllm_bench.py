@@ -1,9 +1,10 @@
-"""Reads the results of ``vllm bench serve``: one JSON object per file, or one per line.
+"""Reads two logs of benchmarks: the results of ``vllm bench serve``, and AIPerf's ``profile_export.jsonl``.
 
-Times are in ms under keys that end in ``_ms``; a variant of the format has times in seconds under keys without that
-ending. Arrivals are Poisson if the burstiness is 1; with the rate ``inf`` everything is sent at once.
+``vllm bench serve`` writes one JSON object per file, or one per line. Times are in ms under keys that end in ``_ms``; a
+variant of the format has times in seconds under keys without that ending. Arrivals are Poisson if the burstiness is 1;
+with the rate ``inf`` everything is sent at once.
 
-Reads AIPerf's ``profile_export.jsonl``: one JSON object per request, each metric with its value and unit.
+AIPerf writes one JSON object per request, each metric with its value and unit.
 """
 
 import math

@@ -1,8 +1,8 @@
-"""Fits the coefficients of data kind `tokens` to the times of iterations: of those that were composed of operators, or
-of single timed ones, each of prompts alone or of decoding alone.
+"""Fits the coefficients of data kind `tokens` to the times of iterations.
 
-The fit uses least squares on logarithms with a robust loss, because tables of measured iterations contain rows in which
-memory ran short.
+The iterations are composed of operators, or they were timed one by one; each timed one has only prompts or only
+sequences that decode. The fit uses least squares on logarithms with a robust loss, because tables of measured
+iterations contain rows in which memory ran short.
 """
 
 from collections.abc import Sequence
@@ -102,8 +102,21 @@ def fit_iterations(timed: Sequence[TimedIteration]) -> IterationFit:
 
 def _closest(names: Sequence[str], begin: Floats, bounds: tuple[Floats, Floats | float], rows: Floats, times_ms: Floats
              ) -> tuple[TokenCosts, Floats]:
-    """The coefficients of these names that are closest to the times of iterations, the others 0; and the relative
-    errors. ``begin`` and ``bounds`` are logarithms, and the columns of ``rows`` are iterations.
+    """Fit the coefficients with the given names to the times of iterations; the other coefficients are 0.
+
+    Parameters
+    ----------
+    names
+        Names from FITTED.
+    begin, bounds
+        The logarithms of the coefficients with which the fit begins; the least and the greatest logarithms.
+    rows, times_ms
+        The iterations as the columns of ``rows`` (see ``_times_ms``), and their times (iterations,).
+
+    Returns
+    -------
+    tuple
+        The coefficients, and the relative errors (iterations,) of the times that they give.
     """
     places = [FITTED.index(name) for name in names]
 
@@ -147,7 +160,11 @@ def _begin(served: Served) -> Floats:
 
 
 def _times_ms(costs: Floats, rows: Floats) -> Floats:
-    """(rows,), the times of iterations in ms by the formula of `tokens.step`."""
+    """(iterations,) the times of iterations in ms by the formula of `tokens.step`.
+
+    ``costs`` are all coefficients in FITTED. ``rows`` (4, iterations) are the sequences that decode, the tokens in the
+    KV cache of each, the tokens of prompts, and the pairs of tokens that attention computes.
+    """
     step, weights, token, several, sequence, context, prefill, attended, experts, active = costs
     sequences, cached, prompt, pairs = rows
     shared = np.maximum(weights, token * (sequences + prompt))

@@ -1,13 +1,9 @@
 """Puts a plan on a cluster: the objects of its export are tried on the server, applied, awaited and checked.
 
-The former state is written to the state directory before anything is changed. So a run that was interrupted can be
-rolled back too.
+Before anything is changed, the former state of the cluster is written to the state directory. So a run that was
+interrupted can be rolled back too. After the change, the run waits until nodes are partitioned and pods are available.
 
-Waits for a cluster: until nodes are partitioned and pods are available.
-
-The state of a cluster before a run. It is kept in the state directory, so that an interrupted run can be undone.
-
-The labels of nodes that tell the GPU operator's MIG manager how to partition them, and the label by which it answers.
+Nodes have labels that tell the GPU operator's MIG manager how to partition them, and a label by which it answers.
 
 Source: NVIDIA, GPU Operator, "MIG Support in Kubernetes".
 """

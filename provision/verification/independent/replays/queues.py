@@ -1,6 +1,8 @@
-"""Replays queues request by request: replicas that batch, replicas with least-loaded routing, temporal sharing, and
-replicas whose processes share a MIG slice: they work on the host, and then on the slice, of which each gets an equal
-part.
+"""Replays queues request by request.
+
+There are replays of a replica that batches, of replicas with least-loaded routing, of replicas that take turns
+(temporal sharing), and of replicas whose processes share a MIG slice. Such processes work on the host first, and then
+on the slice, of which each gets an equal part.
 """
 
 from collections.abc import Callable
