@@ -115,7 +115,7 @@ def _improved(problem: Problem, progress: Progress, turns: Sequence[Turn], proof
     after the other, until the time is over or nothing more can be tried. Return as ``_planned`` does.
     """
     further = partial(go_on, turns, progress)
-    further(SCHEDULE.prices_s)  # parts of workloads make better plans only in longer time
+    further(SCHEDULE.prices_s * SCHEDULE.some)  # parts of workloads make better plans only in longer time
     ended: Termination = "completed"
     parts = problem if problem.single else Problem(problem.instance, in_parts(problem))
     if parts.single and not progress.enough:
