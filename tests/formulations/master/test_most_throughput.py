@@ -57,7 +57,7 @@ def test_no_content_is_worth_more_than_is_told(fleet, shared, rule):
     for kind in draw.choice(list(oracles), 8):
         worth = GroupPrices(1 + draw.exponential(1, 2), draw.normal(0, 300, 2), np.array([np.inf, 500.0]),
                             np.full(2, np.inf))
-        (most, patterns, _), together = oracles[kind].price(worth, 0.0, 0), oracles[kind].together
+        (most, patterns), together = oracles[kind].price(worth, 0.0, 0), oracles[kind].together
         rated = [patterns.rated(at) for at in range(len(patterns.rps))]
         tried = [random_pattern(draw, shared) for _ in range(20)]
         for pattern in [*tried, *(one.members for one in rated[:3] if len(one.members) > 1)]:
@@ -81,7 +81,7 @@ def test_no_pattern_is_worth_more_than_exact_pricing_says(kind, seed, part):
     prices = GroupPrices(1 + draw.exponential(1, 2), draw.normal(0, 100, 2), draw.choice([np.inf, 500.0, 100.0], 2),
                          draw.integers(0, 4, 2))
     judge, floor = Judge(problem), part * oracle.price(prices, 0.0, 0).most
-    most, patterns, _ = oracle.price(prices, floor, 0)
+    most, patterns = oracle.price(prices, floor, 0)
     tried = [random_pattern(draw, shared) for _ in range(20)]
     tried += [patterns.rated(at).members for at in range(min(len(patterns.rps), 12))]
     found = [judge.held(slice_type, one) for one in tried]

@@ -79,7 +79,7 @@ def test_turns_of_the_master_program_grow_alike_under_every_limit(limit_s, monke
     instance, ticks, turns = provision.read("igniter-variants-12"), iter(range(10**9)), []
     monkeypatch.setattr(clock, "perf_counter", lambda: next(ticks) * 1e-6)
     run = master.Run(Problem(instance), Progress(instance, Search(limit_s)), "master")
-    monkeypatch.setattr(run.bounds, "rounds", lambda until: turns.append(until.left_s) or iter(()))
+    monkeypatch.setattr(run.columns, "rounds", lambda until: turns.append(until.left_s) or iter(()))
     monkeypatch.setattr(run, "_integral", lambda seconds: turns.append(seconds))
     for _ in range(3):
         run._tighten()
