@@ -83,7 +83,7 @@ class RateColumns:
         if listing is not None and len(listing.rps):
             self.listings.append((len(self.slice_type), listing))
             self.slice_type = np.append(self.slice_type, np.full(len(listing.rps), slice_type))
-            self.fits = np.append(self.fits, np.full(len(listing.rps), True))
+            self.fits = np.append(self.fits, np.ones(len(listing.rps), bool))
             self.part = np.concatenate([self.part, self.parts(listing)])
             self.number = np.concatenate([self.number, listing.number])
 
