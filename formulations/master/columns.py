@@ -1,153 +1,190 @@
-"""Patterns as columns of the restricted master, for least cost, where every workload has one replica.
+"""Patterns that carry rates as columns of the restricted master, for least cost.
 
-    minimise   sum price[t, j] T[t, j]                                      (price tiers j of the GPU types t)
-    types      sum_j T[t, j]  >=  GPUs of type t in all partitions
+    minimise   price of the GPUs
+    types      GPUs of all tiers of a type  >=  those in its partitions
     slices     slices of type k in the partitions  >=  patterns on k
-    places     places of role r in the patterns, plus places that harder roles hand down  >=  replicas with role r
+    demand     sum over patterns of the fraction of a workload's rate that a pattern carries, at most 1 each  >=  1
+    at_least   replicas of a workload  >=  its least number
+    at_most    replicas of a workload  <=  its largest number
 
-A role is what a replica is for (`search.roles`); a place is room for one replica of a role in a pattern. Harder roles
-hand places down: a place of a role can also be used by any role that is easier. Pricing finds the patterns
-(`generation`). A replica that has a slice to itself, where the slice's data describes no sharing, is a pattern too.
-Groups that may not share any slice have no role; each has a row of its own after those of the roles.
+Rates can be split freely, so no grid of rates is needed. A pattern counts for at most the whole rate of a workload. No
+plan needs more than that, and the limit makes the linear program tighter where rates are small.
 """
 
 from collections.abc import Sequence
-from functools import cached_property
-from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
 
-from provision.formulations.linear.restricted import Columns, Known, RestrictedMaster
-from provision.formulations.pricing.oracle import Pattern
+from provision.formulations.linear.highs import IntegerSolution
+from provision.formulations.linear.restricted import Columns, RestrictedMaster
+from provision.formulations.master.schedule import SCHEDULE
+from provision.formulations.pricing.listing import undominated
+from provision.formulations.pricing.rates import Listing, RatedPattern
 from provision.formulations.search.problem import Problem
-from provision.models.base.arrays import Bools, Floats, Ints
-from provision.models.base.tolerances import DUST, LOOSE, MISSING
+from provision.models.base.arrays import Floats, Ints
+from provision.models.base.tolerances import MISSING, SOLVER
 
 
-class Duals(NamedTuple):
-    """A solution of the linear program. Prices are in multiples of the dearest GPU's price.
+class Relaxed(NamedTuple):
+    """A solution of the linear program, in multiples of the dearest GPU's price.
 
-    ``slice_types`` and ``places`` are the duals: the prices of a slice and of a place. ``parts`` and ``reduced`` are
-    the values and the reduced costs of all columns.
+    ``slices``, ``per_rps`` and ``bonus`` are the prices of a slice, a request/s and a replica, and ``asked`` is the
+    total price of the demand. ``reduced`` are the reduced costs of all patterns.
     """
 
     value: float
-    slice_types: Floats
-    places: Floats
-    parts: Floats
+    slices: Floats
+    per_rps: Floats
+    bonus: Floats
+    asked: float
     reduced: Floats
 
 
-class Chosen(NamedTuple):
-    """A whole-number solution: for each pool the number of GPUs with each partition, and how often each pattern (slice
-    type, rows of its places) is used.
-    """
+class RateColumns:
+    """The patterns known so far for one Problem, and the master program over them.
 
-    partitions: list[Ints]
-    patterns: dict[tuple[int, Pattern], int]
-
-
-class PatternColumns:
-    """The patterns found so far, and the master program over them. The order of columns is: tiers, partitions, edges
-    (places handed down), patterns.
+    Columns stand in the order: patterns, partitions, tiers.
 
     Parameters
     ----------
     problem
-        A Problem in which every workload, or part of a workload, has one replica.
+        The Problem.
 
     Attributes
     ----------
-    row_of
-        (groups,) the row of each group among the rows of places.
-    wanted
-        (rows,) the number of replicas of each row.
-    alone
-        (rows, slice types) whether a replica may have such a slice to itself, if rounding is in its favour.
+    asked_rps, least, most
+        (groups,) the requests/s that are asked for, and the least and the largest numbers of replicas.
+    slice_type, part, number
+        (patterns,) the slice type of each pattern; (patterns, groups) the highest fraction of each group's rate that it
+        may carry, which holds for bounds, and its number of replicas.
+    fits
+        (patterns,) whether a plan may use the pattern; True until the pattern has been found infeasible.
+    met
+        The indices of the patterns that solutions of the linear program used.
     """
 
     def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        roles, at = {role[:3]: number for number, role in enumerate(problem.roles)}, len(problem.roles)
-        self.row_of: list[int] = []
-        for group in problem.groups:
-            row = roles.get((group.models, group.slo_ms, group.rate_rps), at)
-            at += row == at
-            self.row_of.append(row)
-        rows = np.array(self.row_of, int)
-        self.wanted = np.bincount(rows, [len(group.members) for group in problem.groups], at).astype(int)
-        rate_rps = np.array([group.asked_rps for group in problem.groups])[:, None]
-        self.alone = np.zeros((at, len(problem.segments.slice_types)), bool)
-        np.logical_or.at(self.alone, rows, (problem.alone_rps > 0)
-                         & (problem.alone_rps * (1 + LOOSE) >= rate_rps * (1 - MISSING)))
-        self.master = RestrictedMaster(problem, places=self.wanted)
-        self.patterns = Known[tuple[int, Pattern]]()
-        fits = (problem.alone_rps > 0) & (problem.alone_rps >= rate_rps * (1 - DUST))
-        for number, slice_type in np.argwhere(fits).tolist():
-            self.add(slice_type, [(self.row_of[number],)])
+        self.problem, groups = problem, problem.groups
+        members = np.array([len(group.members) for group in groups], float)
+        self.asked_rps = members * [group.asked_rps for group in groups]
+        self.least, self.most = members * [group.least for group in groups], members * [group.most for group in groups]
+        self.slice_type, self.fits = np.zeros(0, int), np.zeros(0, bool)
+        self.part = self.number = np.zeros((0, len(groups)))
+        self.met = np.zeros(0, int)
+        self.listings: list[tuple[int, Listing]] = []
+        self.counted = np.flatnonzero(np.isfinite(self.most))
+        self.asked_for = np.flatnonzero(members < self.least)
+        self.master = RestrictedMaster(problem, demand=np.where(self.asked_rps > 0, 1.0, 0.0),
+                                       at_least=self.least[self.asked_for], at_most=-self.most[self.counted])
 
-    def add(self, slice_type: int, patterns: Sequence[Pattern]) -> int:
-        """Add patterns of a slice type; return how many of them are new."""
-        slices, places = self.master.rows["slices"].start, self.master.rows["places"].start
-        return sum(self.patterns.add((slice_type, pattern),
-                                     [(slices + slice_type, -1.0), *((places + one, 1.0) for one in pattern)])
-                   for pattern in patterns)
+    def add(self, slice_type: int, listing: Listing | None) -> None:
+        """Add a list of patterns of a slice type; None adds nothing."""
+        if listing is not None and len(listing.rps):
+            self.listings.append((len(self.slice_type), listing))
+            self.slice_type = np.append(self.slice_type, np.full(len(listing.rps), slice_type))
+            self.fits = np.append(self.fits, np.ones(len(listing.rps), bool))
+            self.part = np.concatenate([self.part, self.parts(listing)])
+            self.number = np.concatenate([self.number, listing.number])
 
-    def relaxed(self, at: Sequence[int] | None = None, least: Ints | None = None) -> Duals | None:
-        """The solution of the linear program; None if the columns cannot meet the demand.
+    def rated(self, at: int) -> RatedPattern:
+        """A pattern by its index."""
+        first, listing = max((one for one in self.listings if one[0] <= at), key=lambda one: one[0])
+        return listing.rated(at - first)
 
-        Parameters
-        ----------
-        at
-            The number of GPUs of each pool that are free of charge; None for none. Further GPUs cost the price of the
-            dearest tier.
-        least
-            (patterns,) the least value of every pattern; by default 0. Patterns that were added later have 0.
+    def parts(self, listing: Listing) -> Floats:
+        """(patterns, groups) the fractions of the groups' rates that the patterns of a list carry, at most 1."""
+        parts = np.divide(listing.rps, self.asked_rps, out=np.zeros(listing.rps.shape), where=self.asked_rps > 0)
+        return np.minimum(parts, 1.0, out=parts)
+
+    def relaxed(self, counts: Sequence[int] | None = None) -> Relaxed | None:
+        """The solution of the linear program over all known patterns; None if it has none.
+
+        It begins with the patterns that earlier solutions used. Others are added while their reduced costs are
+        negative. ``counts`` are the numbers of GPUs of each type that are free of charge; None for none. Further GPUs
+        cost the price of the dearest tier.
         """
-        *others, patterns = self._sorts(at)
-        if least is not None:
-            patterns.least[: len(least)] = least
-        found = self.master.relaxed([*others, patterns])
-        if found is None:
+        if not len(self.slice_type):
             return None
-        _, slices, places = self.master.split(found.duals).values()
-        begin = len(found.x) - len(self.patterns)
-        return Duals(found.value, slices, places, found.x[begin:], found.reduced[begin:])
+        tiers, right = self.master.tiers(counts), self.master.right
+        taken = np.unique(np.append(self.part.argmax(axis=0), self.met))
+        while True:
+            found = self.master.relaxed([self._patterns(taken), self.master.partitions, tiers])
+            if found is None:
+                return None
+            duals, bonus = self.master.split(found.duals), np.zeros(len(self.asked_rps))
+            bonus[self.asked_for] += duals["at_least"]
+            bonus[self.counted] -= duals["at_most"]
+            reduced = duals["slices"][self.slice_type] - self.part @ duals["demand"] - self.number @ bonus
+            new = np.setdiff1d(np.flatnonzero(reduced < -SOLVER), taken)
+            if not len(new):
+                asked = float(found.duals @ right - duals["demand"].sum() * MISSING)
+                per_rps = np.divide(duals["demand"], self.asked_rps, out=np.zeros(len(bonus)),
+                                    where=self.asked_rps > 0)
+                self.met = np.union1d(self.met, taken[found.x[: len(taken)] > 0])
+                return Relaxed(found.value, duals["slices"], per_rps, bonus, asked, reduced)
+            best = new[np.argsort(reduced[new], kind="stable")[: SCHEDULE.few]]
+            taken = np.union1d(taken, best)
 
-    def integral(self, kept: Bools, least: Ints, time_limit_s: float) -> Chosen | None:
-        """A whole-number solution; None if none is found in time.
+    def worth(self, found: Relaxed, patterns: Listing) -> Floats:
+        """(patterns,) the values of patterns at the prices of a linear program."""
+        return self.parts(patterns) @ (found.per_rps * self.asked_rps) + patterns.number @ found.bonus
 
-        Only patterns with ``kept`` are used, and each at least as often as in ``least``; both are (patterns,).
+    def best(self, found: Relaxed) -> Floats:
+        """(slice types,) the highest value of a known pattern at the prices of a linear program."""
+        best, worth = np.zeros(len(found.slices)), self.part @ (found.per_rps * self.asked_rps)
+        np.maximum.at(best, self.slice_type, worth + self.number @ found.bonus)
+        return best
+
+    def of_gpus(self, found: Relaxed) -> Floats:
+        """(slice types,) the least reduced cost of a GPU that offers a slice of the type."""
+        of_gpu = np.full(len(found.slices), np.inf)
+        for pool in self.problem.pools:
+            reduced = np.maximum(pool.cost(1) / self.problem.dearest - pool.partitions @ found.slices, 0.0)
+            of_gpu = np.minimum(of_gpu, np.where(pool.partitions > 0, reduced[:, None], np.inf).min(axis=0))
+        return of_gpu
+
+    def useful(self, found: Relaxed, most: float) -> Ints:
+        """The known patterns that a plan of cost at most ``most`` may use, by rising reduced cost; of equal ones, those
+        that carry most come first. Every pattern of a plan adds its reduced cost to the linear program's value.
+        ``most`` is in multiples of the dearest GPU's price.
         """
-        *others, patterns = self._sorts(None)
-        usable = Columns(patterns.matrix[:, kept], patterns.cost[kept], least[kept].astype(float), patterns.most[kept])
-        found = self.master.integral([*others, usable], time_limit_s)
-        if found.x is None:
-            return None
-        _, gpus, _, numbers = np.split(np.rint(found.x).astype(int), np.cumsum([len(one.cost) for one in others]))
-        used = zip(compress(self.patterns, kept), numbers.tolist(), strict=True)
-        return Chosen(self.master.gpus(gpus), {one: many for one, many in used if many})
+        over = found.reduced + self.of_gpus(found)[self.slice_type]
+        tolerance = SOLVER * (found.value + self.problem.most_gpus)  # the solver's, for each replica
+        useful = np.flatnonzero(over <= most - found.value + tolerance)
+        return useful[np.lexsort((-self.part[useful].sum(axis=1), np.rint(over[useful] / tolerance)))]
 
-    @cached_property
-    def _tiers(self) -> Columns:
-        """A column for each price tier of the fleet."""
-        return self.master.tiers()
-
-    @cached_property
-    def _edges(self) -> Columns:
-        """The columns by which harder roles hand places down to easier ones, one for each edge of the dominance
-        order.
+    def undominated(self, patterns: Ints) -> Ints:
+        """The patterns that no other pattern on the same slice type dominates. Raises TooManyError if there are more
+        than ``SCHEDULE.most``.
         """
-        harder, easier = self.problem.edges
-        edges = np.arange(len(harder))
-        places = csr_array((np.repeat([-1.0, 1.0], len(edges)), (np.append(harder, easier), np.tile(edges, 2))),
-                           (len(self.wanted), len(edges)))
-        return self.master.columns(np.zeros(len(edges)), whole=False, places=places)
+        found = []
+        for slice_type in np.unique(self.slice_type[patterns]):
+            here = patterns[self.slice_type[patterns] == slice_type]
+            features = np.column_stack([self.part[here], -self.number[here][:, self.counted],
+                                        self.number[here][:, self.asked_for]])
+            found.append(here[undominated(features, SCHEDULE.most)])
+        return np.concatenate(found)
 
-    def _sorts(self, at: Sequence[int] | None) -> list[Columns]:
-        """All columns, sort by sort. ``at`` is the number of GPUs of each pool that are free of charge; None for none.
+    def integral(self, patterns: Ints, part: float, most: float, seconds: float) -> IntegerSolution:
+        """A whole-number solution over given patterns that carries the fraction ``part`` of all rates and costs at most
+        ``most``.
+
+        Costs are in multiples of the dearest GPU's price. ``seconds`` limits the time of the solver.
         """
-        tiers = self._tiers if at is None else self.master.tiers(at)
-        return [tiers, self.master.partitions, self._edges, self.master.known(self.patterns)]
+        sorts = [self._patterns(patterns), self.master.partitions, self.master.tiers()]
+        right = self.master.sides(demand=np.where(self.asked_rps > 0, part, 0.0))
+        return self.master.integral(sorts, seconds, right, dearest=most)
+
+    def _patterns(self, patterns: Ints) -> Columns:
+        """The columns of the patterns with the given indices."""
+        number = self.number[patterns].T
+        of_slice = np.arange(len(self.problem.segments.slice_types))[:, None] == self.slice_type[patterns]
+        return self.master.columns(np.zeros(len(patterns)), slices=-1.0 * of_slice,
+                                   demand=self.part[patterns].T, at_least=number[self.asked_for],
+                                   at_most=-number[self.counted])
+
+    def chosen(self, patterns: Ints, x: Floats) -> tuple[list[Ints], Ints]:
+        """The GPUs of each pool, (partitions,), and the index of each used pattern, repeated as often as it is used."""
+        many, gpus, _ = np.split(np.rint(x).astype(int), np.cumsum([len(patterns), len(self.problem.partitions.entry)]))
+        return self.master.gpus(gpus), np.repeat(patterns, many)

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.linear.restricted import Columns, Known, RestrictedMaster
-from provision.formulations.master.plans import slices_of
-from provision.formulations.master.rates.plans import Column, Judge
+from provision.formulations.master.plans import Column, Judge, slices_of
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rate_oracles import running_alone

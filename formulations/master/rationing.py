@@ -24,7 +24,7 @@ from scipy.sparse import csc_array, csr_array, vstack
 from provision.formulations.linear.highs import IntegerSolution, Rows, solve_integer
 from provision.formulations.linear.restricted import Columns
 from provision.formulations.master.fullest import Filled, FullFleet, Limit
-from provision.formulations.master.rates.plans import rated_plan
+from provision.formulations.master.plans import rated_plan
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.rate_oracles import rates_of
 from provision.formulations.search.problem import Problem, groups_of

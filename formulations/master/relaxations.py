@@ -4,7 +4,7 @@
 workload have the rates of several workloads with the same models and the same traffic, the longest of their SLOs, and
 no limits on its replicas. Then every plan of the several is a plan of the one: its replicas stay valid, and together
 they carry its rate. So the several need at least the GPUs that the one needs. Patterns that carry rates prove how many
-these are (`rates.rated`). They distinguish only few workloads, but take no longer if rates are higher.
+these are (`rated`). They distinguish only few workloads, but take no longer if rates are higher.
 
 **Temporal sharing** (gpu-lets) under random arrivals has the bound under the rule ``half_slo``, which demands less of
 plans. Why it is valid: under a rule for random arrivals, a request may have to wait at least one duty cycle, whatever
@@ -21,7 +21,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from provision.formulations.master.fullest import FullFleet
-from provision.formulations.master.rates.rated import RatedSearch, rated_oracles
+from provision.formulations.master.rated import RatedSearch, rated_oracles
 from provision.formulations.pricing.rate_oracles import rates_of
 from provision.formulations.pricing.rates import MOST_NAMED
 from provision.formulations.pricing.shared_mig.shared_relaxation import further_bound, is_relaxed
@@ -41,8 +41,9 @@ def merged(instance: Instance, most: int) -> Instance:
     """
     free = {"min_replicas": 1, "max_replicas": None, "max_share_per_gpu": 1.0}
     instance = instance.replace(workloads=[one.model_copy(update=free) for one in instance.workloads])
-    served, found = [at for at, one in enumerate(instance.workloads) if instance.planned_rps(one) > 0], []
-    for alike in classes_of(instance, served, most):
+    every_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
+    served, found = np.flatnonzero(every_rps > 0), []
+    for alike in classes_of(instance, served, every_rps[served], most):
         several = [instance.workloads[at] for at in alike.members.tolist()]
         rate_rps = sum(one.rate_rps for one in several)
         found.append(max(several, key=lambda one: one.slo_ms).model_copy(update={"rate_rps": rate_rps}))

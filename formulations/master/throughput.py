@@ -17,7 +17,7 @@ import numpy as np
 
 from provision.formulations.linear.restricted import Known
 from provision.formulations.master.fullest import FullFleet
-from provision.formulations.master.rates.plans import Column, rated_plan
+from provision.formulations.master.plans import Column, rated_plan
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.mps.rates import InterferencePatterns
 from provision.formulations.pricing.oracle import Running

@@ -4,7 +4,7 @@ Each way of sharing belongs to a kind of performance data, and is found by an en
 oracles of all slice types of a problem.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from provision.formulations.search.problem import Problem, Shareable
 from provision.formulations.search.roles import Role
-from provision.models.base.arrays import Ints
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Replica
 from provision.models.problem.instance import Instance
@@ -90,7 +89,7 @@ class PatternOracle(Protocol):
 
 @dataclass(frozen=True)
 class WayOfSharing:
-    """What planning knows about one way of sharing slices. Only ``oracle`` is required.
+    """What planning knows about one way of sharing slices: ``oracle``, or both of the others.
 
     Attributes
     ----------
@@ -109,7 +108,8 @@ class WayOfSharing:
         of ``oracle``.
     """
 
-    oracle: Callable[[Instance, FleetEntry, str, Any, Sequence[Role], NDArray[np.int64]], PatternOracle | None]
+    oracle: Callable[[Instance, FleetEntry, str, Any, Sequence[Role], NDArray[np.int64]], PatternOracle | None
+                     ] | None = None
     rates: Callable[..., Any] | None = None
     settings: Callable[..., Any] | None = None
 
@@ -151,19 +151,9 @@ def oracles_of(problem: Problem) -> dict[int, list[PatternOracle]]:
 
 def oracle_of(problem: Problem, shared: Shareable) -> PatternOracle | None:
     """A new oracle of one shareable slice type for one performance file; None if there is none."""
-    if not problem.roles:
+    make = way_of(shared.data.kind).oracle
+    if make is None or not problem.roles:
         return None
     slice_type = problem.segments.slice_types[shared.slice_type]
     entry = problem.instance.fleet[slice_type.entry]
-    return way_of(shared.data.kind).oracle(
-        problem.instance, entry, slice_type.profile, shared.data, problem.roles, problem.copies
-    )
-
-
-def priced(problem: Problem, roles: Ints, floors: Ints, effort: int) -> Iterator[tuple[int, Priced]]:
-    """Yield the slice type of every oracle of a problem, and what it finds; see ``PatternOracle.price``. ``floors`` are
-    (slice types,).
-    """
-    for slice_type, oracles in oracles_of(problem).items():
-        for one in oracles:
-            yield slice_type, one.price(roles, int(floors[slice_type]), effort)
+    return make(problem.instance, entry, slice_type.profile, shared.data, problem.roles, problem.copies)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.search.fleet import Partitions, Pool, pools_of, prices_of
-from provision.formulations.search.roles import FEW_RATES, Role, dominance, hardest_first, least_replicas, split_rates
+from provision.formulations.search.roles import FEW_RATES, Role, hardest_first, least_replicas, split_rates
 from provision.formulations.search.segments import Segments, best_segments
 from provision.models.base.tolerances import DUST, FORGIVEN
 from provision.models.performance.catalogue import PerformanceFile
@@ -112,14 +112,6 @@ class Problem:
         return Partitions(entries.astype(int), np.concatenate([pool.partitions for pool in self.pools]))
 
     @cached_property
-    def replicas(self) -> int:
-        """A lower bound on the number of replicas of all workloads: every replica carries the most that any slice
-        allows.
-        """
-        return sum(len(group.members) * max(group.least, least_replicas(group.rate_rps, float(most_rps)))
-                   for group, most_rps in zip(self.groups, self._carried(np.max), strict=True))
-
-    @cached_property
     def most_gpus(self) -> int:
         """An upper bound on the number of GPUs of every plan that has no idle GPUs."""
         return sum(len(group.members) * (group.least + least_replicas(group.rate_rps, float(least_rps)))
@@ -170,11 +162,6 @@ class Problem:
             found.setdefault(group.workload_class, []).append(group)
         return found
 
-    @cached_property
-    def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The edges of the dominance order of roles: (edges,) indices of harder and of easier roles."""
-        return dominance(self.roles) if self.roles else (np.zeros(0, int), np.zeros(0, int))
-
     @property
     def fills(self) -> bool:
         """Whether the objective counts what replicas could carry (max_throughput) rather than what GPUs cost."""
@@ -184,11 +171,6 @@ class Problem:
     def single(self) -> bool:
         """Whether every workload has one replica."""
         return all(group.most == 1 for group in self.groups)
-
-    @cached_property
-    def shares(self) -> bool:
-        """Whether some workload may share slices, so that there are roles."""
-        return any(self._shared_range(groups[0])[1] > 0 for groups in self.classes.values())
 
     def planned_rps(self, workload: int) -> float:
         """The rate to provide for a workload (by index), in requests/s, headroom included."""

@@ -1,13 +1,6 @@
-"""Groups of workloads made anew: similar ones are made equal, or each workload is divided into equal parts.
-
-For large instances, groups with the same models and replica limits are sorted by SLO and rate and cut into chunks. All
-workloads of a chunk get its shortest SLO and highest rate: the result is a restriction. Parts have one replica each,
-and are planned like workloads of their own.
-"""
+"""Divides workloads into equal parts, which have one replica each and are planned like workloads of their own."""
 
 import math
-from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 
@@ -15,42 +8,6 @@ from provision.formulations.search.problem import Group, Problem
 from provision.models.base.arrays import Floats
 from provision.models.base.tolerances import DUST
 from provision.models.problem.objective import objective_of
-
-
-def rounded(groups: Sequence[Group], target: int) -> list[Group]:
-    """Merge groups into harder ones until about ``target`` groups are left. Groups with a limit per GPU are not merged.
-    """
-    share = target / max(len(groups), 1)
-    if share >= 1:
-        return list(groups)
-    alike: dict[object, list[Group]] = {}
-    for group in groups:
-        limited = group.cap_rps if np.isfinite(group.cap_rps) else None
-        alike.setdefault((group.models, group.least, group.most, limited), []).append(group)
-    found = []
-    for (_, _, _, limited), near in alike.items():  # type: ignore[misc]
-        found += near if limited is not None else [_merged(chunk) for chunk in _chunks(near, share)]
-    return found
-
-
-def _chunks(groups: Sequence[Group], share: float) -> list[list[Group]]:
-    """Cut groups into chunks of similar SLO and rate, with about as many cuts along SLOs as along rates."""
-    slos = sorted({group.slo_ms for group in groups})
-    bins = np.array_split(np.array(slos), min(len(slos), int(np.sqrt(len(groups) * share)) + 1))
-    chunks = []
-    for chosen in bins:
-        near = sorted((group for group in groups if chosen[0] <= group.slo_ms <= chosen[-1]),
-                      key=lambda group: group.rate_rps)
-        ends = np.linspace(0, len(near), max(round(len(near) * share), 1) + 1).astype(int)
-        chunks += [near[start:end] for start, end in pairwise(ends) if end > start]
-    return chunks
-
-
-def _merged(chunk: Sequence[Group]) -> Group:
-    """One group of all workloads of a chunk, as hard as the hardest of them."""
-    members = tuple(member for group in chunk for member in group.members)
-    return chunk[0]._replace(slo_ms=min(group.slo_ms for group in chunk),
-                             rate_rps=max(group.rate_rps for group in chunk), members=members)
 
 
 def in_parts(problem: Problem) -> list[Group]:

@@ -1,11 +1,8 @@
 """Roles: what replicas on shared slices are for, and the rates into which workloads may be split."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from provision.models.base.tolerances import DUST
 
@@ -37,28 +34,6 @@ class Role(NamedTuple):
     def workload_class(self) -> tuple[tuple[str, ...], float]:
         """Models and SLO (ms). Workloads of one class can take each other's places at equal rates."""
         return self.models, self.slo_ms
-
-
-def serving(harder: Sequence[Role], easier: Sequence[Role]) -> NDArray[np.bool_]:
-    """(harder, easier) whether a replica of the harder role can serve the easier role instead.
-
-    It can if the models are the same, its SLO is no longer and its rate is no lower.
-    """
-    numbers = {models: number for number, models in enumerate({role.models for role in (*harder, *easier)})}
-    (models, slo_ms, rate_rps), (other, slo, rate) = (
-        np.array([(numbers[role.models], role.slo_ms, role.rate_rps) for role in roles]).reshape(-1, 3).T
-        for roles in (harder, easier)
-    )
-    return (models[:, None] == other) & (slo_ms[:, None] <= slo) & (rate_rps[:, None] >= rate)
-
-
-def dominance(roles: Sequence[Role]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The dominance order of distinct roles, as edges of its Hasse diagram: (edges,) harder and easier ends."""
-    serves = serving(roles, roles)
-    np.fill_diagonal(serves, False)
-    steps = serves.astype(np.float32)
-    harder, easier = np.nonzero(serves & ~(steps @ steps > 0))
-    return harder, easier
 
 
 def hardest_first(role: Role) -> tuple[tuple[str, ...], float, float]:

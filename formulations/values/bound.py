@@ -104,7 +104,7 @@ class ValueBound:
             values = nodes.taken_over(before.nodes, self.center.nodes)
             self.center = self.center._replace(nodes=values)
         near = (2 * (nodes.lower + nodes.above)).astype(int)  # half of the interval between two SLOs of nodes
-        cells = cells_of(self.classes, self.kind, near, fine.cells, steps, highest=False)
+        cells = cells_of(self.classes, self.kind, near, fine.cells, steps)
         program = ValueProgram(self.patterns, np.zeros(0, int) if before is None else before.entered, nodes, cells,
                                values)
         served, slice_type = np.nonzero(self.problem.single_rps)
@@ -221,5 +221,6 @@ def applies(instance: Instance) -> bool:
 
 def value_bound(instance: Instance) -> ValueBound:
     """The bound of an instance to which it ``applies``."""
-    needed = [at for at, one in enumerate(instance.workloads) if instance.planned_rps(one) > 0]
-    return ValueBound(instance, classes_of(instance, needed, SCHEDULE.classes))
+    every_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
+    needed = np.flatnonzero(every_rps > 0)
+    return ValueBound(instance, classes_of(instance, needed, every_rps[needed], SCHEDULE.classes))

@@ -6,7 +6,6 @@ The rates stay as they are.
 """
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -44,28 +43,28 @@ class WorkloadClass(NamedTuple):
         return Group(self.models, slo_ms, rate_rps, 1, math.inf, math.inf, tuple(self.members.tolist()))
 
 
-def classes_of(instance: Instance, workloads: Sequence[int], most: int) -> list[WorkloadClass]:
-    """Divide the workloads with the given indices into about ``most`` classes.
+def classes_of(instance: Instance, members: Ints, rates_rps: Floats, most: int) -> list[WorkloadClass]:
+    """Divide workloads, or parts of workloads, into about ``most`` classes.
 
-    Workloads of a class agree in models, traffic, limits on tokens, and whether they may be split; and their SLOs are
-    in one range. There are as many ranges for all such combinations.
+    ``members`` are the indices of the workloads, and ``rates_rps`` their rates or those of their parts. Workloads of a
+    class agree in models, traffic, limits on tokens, and whether they may be split; and their SLOs are in one range.
+    There are as many ranges for all such combinations.
     """
     alike: dict[object, list[int]] = {}
-    for at in workloads:
-        one, single = instance.workloads[at], instance.workloads[at].max_replicas == 1
-        key = (one.models, instance.policy.traffic_of(one), one.tokens, one.limits if one.tokens else None, single)
+    for at, workload in enumerate(members.tolist()):
+        one = instance.workloads[workload]
+        limits = one.limits if one.tokens else None
+        key = (one.models, instance.policy.traffic_of(one), one.tokens, limits, one.max_replicas == 1)
         alike.setdefault(key, []).append(at)
-    ranges = most // max(len(alike), 1)
-    found = []
-    for several in alike.values():
-        members = np.array(several)
-        slo_ms = np.array([instance.workloads[at].slo_ms for at in several])
-        rates_rps = np.array([instance.planned_rps(instance.workloads[at]) for at in several])
-        bin_of = bins(slo_ms, max(ranges, 1))
+    ranges, found = most // max(len(alike), 1), []
+    every_ms = np.array([instance.workloads[at].slo_ms for at in members.tolist()])
+    for several in map(np.array, alike.values()):
+        slo_ms, bin_of = every_ms[several], bins(every_ms[several], max(ranges, 1))
         for chosen in (np.flatnonzero(bin_of == one) for one in np.unique(bin_of)):
-            order = chosen[np.argsort(-rates_rps[chosen], kind="stable")]
-            ends = float(slo_ms[order].min()), float(slo_ms[order].max())
-            found.append(WorkloadClass(instance.workloads[several[0]].models, ends, members[order], rates_rps[order]))
+            order = several[chosen[np.argsort(-rates_rps[several[chosen]], kind="stable")]]
+            ends = float(slo_ms[chosen].min()), float(slo_ms[chosen].max())
+            found.append(WorkloadClass(instance.workloads[members[order[0]]].models, ends, members[order],
+                                       rates_rps[order]))
     return found
 
 

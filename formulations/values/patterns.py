@@ -76,16 +76,13 @@ class Patterns:
 
     def price(self, file: int, values: PlaceValues, price: float, effort: Effort, best: int,
               most: int = SCHEDULE.together) -> tuple[float, float]:
-        """Add up to ``best`` patterns of a performance file that are worth more than the ``price`` of their slice, one
-        for each set of classes. Return an upper bound on the values of all patterns with at most ``most`` replicas,
-        which may be about the price, and the highest value found.
+        """Add up to ``best`` patterns of a performance file that are worth more than the ``price`` of their slice.
+        Return an upper bound on the values of all patterns with at most ``most`` replicas, which may be about the
+        price, and the highest value found.
         """
         points = self.points[file]
         members, worth, bound = best_patterns(
             points._replace(most=min(most, points.most)), self.choices[file],
             values._replace(value=values.value * UNITS, beside=values.beside * UNITS), int(price * UNITS), effort)
-        order = np.argsort(-worth, kind="stable")
-        classes = np.where(members != NONE, points.at.group[members], NONE)
-        _, first = np.unique(np.sort(classes[order], axis=1), axis=0, return_index=True)
-        self.add(file, members[order[np.sort(first)[:best]]])
+        self.add(file, members[np.argsort(-worth, kind="stable")[:best]])
         return bound / UNITS, worth.max(initial=0.0) / UNITS

@@ -3,14 +3,13 @@
     minimise   price of the GPUs
     types      GPUs of all tiers of a type  >=  those in its partitions
     slices     slices of type k in the partitions  >=  patterns on k
-    nodes      replicas of patterns, as weights of the nodes next to them, and those left over  >=  replicas of replica
-               sets, likewise
+    nodes      replicas of patterns, as weights of the nodes next to them  >=  replicas of replica sets, likewise, or
+               replicas that are wanted
     demand     replica sets of the workloads of a cell  >=  number of these workloads
 
 The duals of the nodes are the values of replicas (`nodes`). A cell has similar workloads, which count with their mean
-rate in programs of bounds: these only choose the prices, so cells need not be exact. In programs of plans, workloads
-count with the highest rate of their cell. A replica of a pattern between two levels counts as one of the lower level,
-a replica of a replica set as one of the higher level.
+rate: the programs of bounds only choose the prices, so cells need not be exact. Programs of plans have no cells. They
+want replicas at levels, and a replica of a pattern between two levels counts as one of the lower level.
 """
 
 import math
@@ -31,17 +30,15 @@ from provision.formulations.values.schedule import SCHEDULE
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.clock import Deadline
 from provision.models.base.compiled import compiled
-from provision.models.base.tolerances import DUST, SOLVER
+from provision.models.base.tolerances import DUST
 
 
 class Cell(NamedTuple):
-    """Similar workloads: a class, the rate with which they count, and their positions among the workloads of all
-    classes, one class after the other.
-    """
+    """Similar workloads: a class, the rate with which they count, and their number."""
 
     of_class: int
     rate_rps: float
-    workloads: Ints
+    workloads: int
 
 
 class Prices(NamedTuple):
@@ -55,16 +52,6 @@ class Prices(NamedTuple):
         part = SCHEDULE.inward
         return self if other is None else Prices(*(part * one + (1 - part) * its
                                                    for one, its in zip(self, other, strict=True)))
-
-
-class ReplicaSet(NamedTuple):
-    """A replica set: ``cell`` is the number of the cell whose workloads use it, ``rps`` are the requests/s of its
-    replicas, highest first, and ``many`` is how often the program uses it.
-    """
-
-    cell: int
-    rps: tuple[float, ...]
-    many: float
 
 
 class ValueProgram:
@@ -82,29 +69,25 @@ class ValueProgram:
         The cells of all workloads.
     values
         (rows,) first guesses of the nodes' values. The first replica set of each cell is the cheapest at these.
-    spare
-        (rows,) for a plan, the replicas that are left over; None for a bound.
+    wanted
+        (rows,) for a plan, the replicas that are wanted; None for a bound.
 
     Attributes
     ----------
     value
         The value of the last solution, in multiples of the dearest GPU's price.
-    top_rps
-        (classes,) the most requests/s of a replica in any pattern.
     """
 
     def __init__(self, patterns: Patterns, entered: Ints, nodes: ValueNodes, cells: Sequence[Cell], values: Floats,
-                 spare: Floats | None = None) -> None:
-        self.patterns, self.nodes, self.cells, self.plans = patterns, nodes, cells, spare is not None
+                 wanted: Floats | None = None) -> None:
+        self.patterns, self.nodes, self.cells, self.plans = patterns, nodes, cells, wanted is not None
         self.rows = nodes.shape[0] * nodes.shape[1]
-        self.master = RestrictedMaster(patterns.problem, nodes=np.zeros(self.rows) if spare is None else -spare,
-                                       demand=np.array([len(one.workloads) for one in cells], float))
+        self.master = RestrictedMaster(patterns.problem, nodes=np.zeros(self.rows) if wanted is None else wanted,
+                                       demand=np.array([one.workloads for one in cells], float))
         self.fixed = [self.master.tiers(), self.master.partitions, self._moves()]
-        self.found, self.value, self.x = self.master.columns(np.zeros(0)), 0.0, np.zeros(0)
+        self.found, self.value = self.master.columns(np.zeros(0)), 0.0
+        self.x = self.reduced = np.zeros(0)
         self.entered, self.first = np.zeros(0, int), dict[int, int]()
-        self.sets: dict[int, tuple[int, Floats]] = {}
-        self.top_rps, known = np.zeros(len(nodes.kind)), patterns.of_class >= 0
-        np.maximum.at(self.top_rps, patterns.of_class[known], patterns.rps[known])
         self._add_sets(nodes.linear(values), np.full(len(cells), np.inf))
         self.enter(np.union1d(entered, patterns.alone))
 
@@ -138,7 +121,8 @@ class ValueProgram:
         patterns, before, priced = self.patterns, math.inf, math.inf
         while (found := self.master.relaxed([*self.fixed, self.found])) is not None:
             self.value, (_, slices, nodes, demand) = found.value, self.master.split(found.duals).values()
-            self.x, columns = found.x[len(found.x) - len(self.found.cost):], len(self.found.cost)
+            columns, first = len(self.found.cost), len(found.x) - len(self.found.cost)
+            self.x, self.reduced = found.x[first:], found.reduced[first:]
             values = self.nodes.of_classes(nodes)
             self._add_sets(self.nodes.linear(nodes), demand)
             new, most = self._worthy(slices, values)
@@ -153,14 +137,35 @@ class ValueProgram:
                 patterns.price(file, values, price, effort, best)
         return None
 
-    def used(self) -> tuple[Floats, list[ReplicaSet]]:
-        """The last solution: (patterns,) how often each pattern is used, and the replica sets that are used."""
+    def used(self) -> Floats:
+        """(patterns,) how often the last solution uses each pattern."""
         numbers = np.zeros(len(self.patterns))
         for pattern, column in self.first.items():
             numbers[pattern] = self.x[column] if column < len(self.x) else 0.0
-        return numbers, [ReplicaSet(number, tuple(rps.tolist()), float(self.x[column]))
-                         for column, (number, rps) in self.sets.items()
-                         if column < len(self.x) and self.x[column] > SOLVER]
+        return numbers
+
+    def integral(self, time_limit_s: float) -> Ints | None:
+        """(patterns,) the cheapest whole numbers of patterns, among those of least reduced cost in the last solution;
+        None if they are not found in time. No number is below a fixed one.
+        """
+        found, reduced = self.found, np.full(len(self.found.cost), np.inf)
+        reduced[:len(self.reduced)] = self.reduced
+        most = np.partition(reduced, min(SCHEDULE.integral, len(reduced) - 1))[: SCHEDULE.integral].max()
+        kept = np.flatnonzero((reduced <= most) | (found.least > 0))
+        chosen = found._replace(matrix=found.matrix[:, kept], cost=found.cost[kept], least=found.least[kept],
+                                most=found.most[kept])
+        tiers, partitions, moves = self.fixed
+        solved = self.master.integral([tiers, partitions, moves._replace(whole=False), chosen], time_limit_s)
+        if solved.x is None or solved.status != "optimal":
+            return None
+        self.x = np.zeros(len(found.cost))
+        self.x[kept] = solved.x[len(solved.x) - len(kept):]
+        return np.rint(self.used()).astype(int)
+
+    def fix(self, numbers: Ints) -> None:
+        """Let further solutions use each pattern at least as often as in ``numbers`` (patterns,)."""
+        for pattern in np.flatnonzero(numbers).tolist():
+            self.found.least[self.first[pattern]] = numbers[pattern]
 
     def _worthy(self, slices: Floats, values: PlaceValues) -> tuple[Ints, float]:
         """The patterns that exceed the price of their slice most and are no columns yet; and the largest excess, as a
@@ -184,14 +189,14 @@ class ValueProgram:
     def _add(self, rows: Ints, columns: Ints, weights: Floats, many: int) -> None:
         """Add columns, given by their entries in the rows of the whole program."""
         matrix = csc_array(coo_array((weights, (rows, columns)), (len(self.master.right), many)))
-        cost = np.zeros(len(self.found.cost) + many)
-        self.found = Columns(csc_array(hstack([self.found.matrix, matrix])), cost, cost, np.full(len(cost), np.inf))
+        cost, least = np.zeros(len(self.found.cost) + many), np.append(self.found.least, np.zeros(many))
+        self.found = Columns(csc_array(hstack([self.found.matrix, matrix])), cost, least, np.full(len(cost), np.inf))
 
     def _add_sets(self, values: PlaceValues, known: Floats) -> None:
         """Add for every cell its cheapest replica set, if this costs less than ``known`` (cells,). ``values`` are
         linear between levels.
         """
-        nodes, demand, first = self.master.rows["nodes"].start, self.master.rows["demand"].start, len(self.found.cost)
+        nodes, demand = self.master.rows["nodes"].start, self.master.rows["demand"].start
         rows, columns, weights, many = list[Ints](), list[Ints](), list[Floats](), 0
         for number, (counts, rest) in enumerate(self._cheapest(values)):
             at = self.cells[number].of_class
@@ -203,8 +208,6 @@ class ValueProgram:
             rows.append(np.append(nodes + parts.rows.ravel(), demand + number))
             weights.append(np.append(-(parts.weights * np.append(counts[used], 1)[:, None]).ravel(), 1.0))
             columns.append(np.full(parts.rows.size + 1, many))
-            held = np.append(np.repeat(rps, counts), rest)
-            self.sets[first + many] = number, np.sort(held[held > 0])[::-1]
             many += 1
         if many:
             self._add(np.concatenate(rows), np.concatenate(columns), np.concatenate(weights), many)
@@ -215,24 +218,18 @@ class ValueProgram:
         """
         for at, several in groupby(self.cells, key=lambda one: one.of_class):
             rps, rates_rps = values.rps[at], np.array([one.rate_rps for one in several])
-            useful = int((rps <= self.top_rps[at] * (1 + DUST)).sum()) if self.plans else len(rps)
-            rps, value, unused = rps[:useful], values.value[at, :useful], len(rps) - useful
-            counts, rests = np.zeros((len(rates_rps), useful), int), rates_rps
-            if self.plans or not self.nodes.steps[self.nodes.kind[at]]:
-                least_value(rps, value, rates_rps, counts)
+            counts, rests = np.zeros((len(rates_rps), len(rps)), int), rates_rps
+            if not self.nodes.steps[self.nodes.kind[at]]:
+                least_value(rps, values.value[at], rates_rps, counts)
                 rests = np.maximum(rates_rps - counts @ rps, 0.0)
-            if self.plans:  # a replica between two levels needs the next higher one
-                counts[rests > rps[-1], -1] += 1
-                rests = np.where(rests > rps[-1], rests - rps[-1], rests)
-                rests = rps[np.minimum(np.searchsorted(rps, rests * (1 - DUST)), useful - 1)]
-            yield from zip(np.pad(counts, ((0, 0), (0, unused))), rests.tolist(), strict=True)
+            yield from zip(counts, rests.tolist(), strict=True)
 
 
-def cells_of(classes: Sequence[WorkloadClass], kind: Ints, near: Ints, ranges: int, single: Bools, highest: bool
+def cells_of(classes: Sequence[WorkloadClass], kind: Ints, near: Ints, ranges: int, single: Bools
              ) -> list[Cell]:
     """Group workloads into cells. The workloads of a cell have the same ``kind`` (classes,), the same ``near``
     (classes,), and rates in the same of some ``ranges``; where ``single`` (kinds,) is true, they have the same rate.
-    The cell counts with their mean rate, or with the highest if ``highest`` is true.
+    The cell counts with their mean rate.
     """
     found = list[Cell]()
     of_class = np.repeat(np.arange(len(classes)), [len(one.members) for one in classes])
@@ -244,8 +241,7 @@ def cells_of(classes: Sequence[WorkloadClass], kind: Ints, near: Ints, ranges: i
         for key in np.unique(keys):
             chosen = here[keys == key]
             middle = int(np.sort(of_class[chosen])[len(chosen) // 2])
-            rate_rps = rates_rps[chosen].max() if highest else rates_rps[chosen].mean()
-            found.append(Cell(middle, float(rate_rps), chosen))
+            found.append(Cell(middle, float(rates_rps[chosen].mean()), len(chosen)))
     return found
 
 

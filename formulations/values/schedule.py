@@ -10,14 +10,7 @@ from provision.formulations.pricing.mps.pricing import Effort
 
 LONG = Effort(nodes=3000)
 FIRST = Effort(nodes=60, close=0.05, visits=100)
-QUICK = Effort(nodes=100, close=0.02, visits=200)
-
-
-class Size(NamedTuple):
-    """The most classes of a plan of classes, and the most ranges of rates of each."""
-
-    classes: int
-    ranges: int
+QUICK = Effort(nodes=300, close=1e-3, visits=2000)
 
 
 class Fineness(NamedTuple):
@@ -38,23 +31,22 @@ class ValueSchedule:
 
     Attributes
     ----------
-    sizes
-        Classes and ranges of successive plans. With more of them, plans are better, and take longer.
-    classes, turn_s
-        The most classes of a bound, where more make it tighter and slower; and the seconds of a turn of bounds beside
-        plans of classes.
-    plan_share
-        The fraction of the remaining time that the program of the plan may take.
-    longer, patience
-        In turns, the next plan of classes, or round of a bound, is expected to take this many times as long as the last
-        one.
+    classes
+        The most classes of a bound or a plan. More make bounds tighter, plans better, and both slower.
+    patience
+        The next round of a bound is expected to take this many times as long as the last one.
     members
-        The least number of workloads in a class of a plan, on average. In smaller classes much is left over.
+        The least number of parts of workloads in a class of a plan, on average.
+    rows
+        The most levels of rates in a program of a plan, about. With more, less of each place is unused, and the program
+        is larger.
     dive
         The fraction of the GPUs that a program uses in fractions, of which whole ones are taken at once. Fewer make
         better plans, and take more programs.
     quick, few
         How long each pricing of a plan may take, and the most patterns that are added from each file.
+    integral, whole_s
+        About the most patterns in the integer program of a plan, and its time limit in seconds.
     far, inward
         Once the best prices prove a bound within the fraction ``far`` of the program's value, patterns are priced
         between them and those of the program, which have the weight ``inward``.
@@ -63,11 +55,8 @@ class ValueSchedule:
         while that lowers its value by this fraction.
     together
         The most replicas of a pattern.
-    levels, lowest
-        How many levels of rates each class of a plan has, in equal ratios, and the ratio of the lowest to the highest.
-        With more levels, less of each place is unused, and the program is larger.
-    full
-        Workloads that need more replicas than this are left to greedy.
+    lowest
+        The ratio of the lowest to the highest rate at which values are free.
     slos, fineness
         The linear program of a bound: the SLOs at which values of the same models are free, and how fine it is, one
         after the other. Larger programs take longer. Each number of rates divides the next, so that prices over few
@@ -84,23 +73,20 @@ class ValueSchedule:
         the program's value. And the most patterns that are added for a bound.
     """
 
-    sizes: tuple[Size, ...] = (Size(32, 12), Size(64, 32), Size(96, 64))
     classes: int = 128
-    turn_s: float = 3.0
-    plan_share: float = 0.6
-    longer: float = 2.5
     patience: float = 1.5
     members: int = 3
-    dive: float = 0.1
+    dive: float = 0.2
+    rows: int = 2000
     quick: Effort = QUICK
-    few: int = 400
+    few: int = 2000
+    integral: int = 2000
+    whole_s: float = 5.0
     first: Effort = FIRST
     over: float = 0.05
-    gain: float = 5e-4
+    gain: float = 2e-5
     together: int = 12
-    levels: int = 44
     lowest: float = 0.08
-    full: int = 6
     slos: int = 5
     fineness: tuple[Fineness, ...] = (Fineness(1, 12, False, 0.03), Fineness(7, 12, False, 0.03),
                                       Fineness(21, 12, True, 0.005), Fineness(63, 48, True, 0.0))

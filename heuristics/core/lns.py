@@ -4,6 +4,7 @@ The search begins with ``search.start``, or else with the greedy plan.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +19,8 @@ from provision.models.base.clock import TimeIsUpError
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import ISOLATED, Method, needs
-from provision.models.problem.search import Outcome, Search
+from provision.models.problem.objective import objective_of
+from provision.models.problem.search import Outcome, Progress, Search
 
 NAME = "lns"
 
@@ -61,6 +63,27 @@ def begun(instance: Instance, search: Search, patience: float) -> Walk:
     """
     draw = np.random.default_rng(search.seed)
     return Walk(problem_of(instance), search.start, search.bound or 0.0, draw, search.within(), patience)
+
+
+def walking(progress: Progress, patience: float = math.inf) -> Callable[[float], bool]:
+    """A function that improves the best plan by ruin and recreate for some seconds, and returns whether it may go on.
+
+    The walk begins at the first call, and anew where another search found a better plan. For ``patience`` see `Walk`.
+    """
+    walks = list[Walk]()
+
+    def turn(seconds: float) -> bool:
+        instance, search = progress.instance, replace(progress.search, start=progress.plan, bound=progress.bound)
+        if not walks or objective_of(instance).better(progress.value, walks[0].value):
+            try:
+                walks[:] = [begun(instance, search, patience)]
+            except TimeIsUpError:
+                return False
+        ended = walks[0].go(replace(search.apart(seconds), bound=progress.bound))
+        progress.offer(walks[0].plan(NAME))
+        return ended == "time_limit"
+
+    return turn
 
 
 METHODS = (

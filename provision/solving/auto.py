@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from provision.formulations.assignment import cpsat
 from provision.formulations.pricing.rates import MOST_PRICED
-from provision.heuristics.core import greedy, lns
+from provision.heuristics.core import greedy
 from provision.heuristics.gpulets import ideal
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method, needs
@@ -79,20 +79,13 @@ def _steps(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         yield of_others(greedy.METHODS[0], _isolated), SCHEDULE.isolated_s
     elif quick:
         yield whole, math.inf
-    workloads, slos = len(set(instance.workloads)), len({(one.models, one.slo_ms) for one in instance.workloads})
-    many = workloads > MOST_PRICED  # patterns cannot be priced for every workload by itself
-    classed = many and values.applies(instance)
-    if classed and (slos > SCHEDULE.walked or workloads > SCHEDULE.vast):
-        yield values.solve, math.inf
-        return
-    yield master.merged_bound, math.inf
-    # Better plans: greedy on narrower instances and on the whole, and ruin and recreate.
-    if quick and many:
-        yield of_others(greedy.METHODS[0], narrower), math.inf
-    if fills:
-        yield whole, SCHEDULE.filling_s if throughput else math.inf  # for most throughput, it would go on
-    if classed:
-        yield where_able(lns.METHODS[0]), SCHEDULE.walk_s
+    if not values.vast(instance):
+        yield master.merged_bound, math.inf
+        # Better plans: greedy on narrower instances and on the whole.
+        if quick and len(instance.workloads) > MOST_PRICED:
+            yield of_others(greedy.METHODS[0], narrower), math.inf
+        if fills:
+            yield whole, SCHEDULE.filling_s if throughput else math.inf  # for most throughput, it would go on
     # Plans and bounds of all kinds, until proven or out of time.
     if master.shares_networks(instance) and not throughput:
         yield master.first_answers, SCHEDULE.shared_s

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from provision.formulations.master.generation import Generation
 from provision.formulations.search.fleet import Pool as ProblemPool
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.type_counts import FINE
@@ -82,10 +81,7 @@ def certificate_of(instance: Instance, seconds: float, enough: float | None = No
     """
     facts, problem, until = Facts(instance), Problem(instance), Deadline(seconds)
     tell("prices for the certificate")
-    if problem.single:
-        found = _of_places(problem, until, enough)
-    else:
-        found = _of_values(problem, until, enough) if facts.shared else _of_slices(problem, until)
+    found = _of_values(problem, until, enough) if facts.shared else _of_slices(problem, until)
     tell("what the prices prove")
     claimed = list[Claimed]()
     for prices in found[-CERTIFICATE.cuts:]:
@@ -133,22 +129,8 @@ def _same(one: ProblemPool, pool: Pool) -> bool:
     return (one.gpu, one.mig) == (pool.entry.gpu, pool.entry.partitioned)
 
 
-def _of_places(problem: Problem, until: Deadline, enough: float | None) -> list[_Prices]:
-    """The prices of slices and places that raised the bound, where every workload has one replica."""
-    generation, names = Generation(problem), [one.name for one in problem.instance.workloads]
-    for bound in generation.rounds(until):
-        if enough is not None and problem.objective(bound) >= enough:
-            break
-    row_of = {names[member]: (group.rate_rps, row) for group, row in zip(
-        problem.groups, generation.program.row_of, strict=True) for member in group.members}
-    return [_Prices(
-        one.slice_types, {name: [(rate_rps, int(one.places[row]))] for name, (rate_rps, row) in row_of.items()
-         if row < len(problem.roles)},
-        {name: int(one.places[row]) for name, (_, row) in row_of.items()}, one.worth) for one in generation.cuts]
-
-
 def _of_values(problem: Problem, until: Deadline, enough: float | None) -> list[_Prices]:
-    """The values of replicas that prove the best bound, as steps, where workloads that share GPUs may be split."""
+    """The values of replicas that prove the best bound, as steps of workloads that share GPUs."""
     instance = problem.instance
     if not applies(instance):
         return []
@@ -166,6 +148,8 @@ def _of_values(problem: Problem, until: Deadline, enough: float | None) -> list[
             rates = np.union1d(steep, rate_rps / np.arange(1, 5))
             prices = np.maximum.accumulate(np.floor(np.interp(rates, rps, value) * FINE).astype(int))
             name, rates[0] = instance.workloads[member].name, 0.0  # else tiny replicas would carry rates for nothing
+            if found.single[at]:
+                rates, prices = rates[-1:], prices[-1:]
             steps[name] = list(zip(rates.tolist(), prices.tolist(), strict=True))
             needs[name] = needed
     slices = np.ceil(found.center.slices * FINE).astype(int)

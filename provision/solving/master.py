@@ -1,8 +1,7 @@
 """The master program as a method. If closed networks share slices, it begins with a plan and a bound that need no
 columns; isolated slices of a limited fleet are planned at once by the program in whole numbers.
 
-The first plan of shared slices comes from ruin and recreate. Its slices become columns of the master program, where
-every workload has one replica.
+The first plan of shared slices comes from ruin and recreate, which takes turns with the master program.
 """
 
 import math
@@ -11,7 +10,7 @@ from dataclasses import replace
 
 from provision.formulations.master import solve as master
 from provision.formulations.master.fullest import FullFleet
-from provision.formulations.master.rates.plans import rated_plan
+from provision.formulations.master.plans import rated_plan
 from provision.formulations.master.relaxations import merged_bounds
 from provision.formulations.pricing.shared_mig.shared_relaxation import (
     further_bound,
@@ -26,13 +25,12 @@ from provision.formulations.search.type_counts import TypeCounts
 from provision.heuristics.core import greedy, lns
 from provision.heuristics.core.mixing import cuts_of
 from provision.heuristics.core.schedule import SCHEDULE as WALKS
-from provision.heuristics.core.walk import Walk
-from provision.models.base.clock import Stopwatch, TimeIsUpError
+from provision.models.base.clock import Stopwatch
 from provision.models.base.tolerances import MISSING, SOLVER
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import SHARED, Method, needs
-from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Progress, Search
+from provision.solving import values
 from provision.solving.schedule import SCHEDULE
 from provision.solving.steps import Step, where_able
 
@@ -46,7 +44,9 @@ def solve(instance: Instance, search: Search) -> Outcome:
         if found.status in ("optimal", "infeasible"):
             return found
         search = replace(search, start=found.plan, bound=search.bound if found.bound is None else found.bound)
-    return master.solve(instance, search, solve, _walk if needs(instance) <= lns.METHODS[0].features else None)
+    if values.applies(instance):
+        return values.solve(instance, search)
+    return master.solve(instance, search, solve, lns.walking if needs(instance) <= lns.METHODS[0].features else None)
 
 
 def _first_steps(instance: Instance, begun: bool) -> Iterator[Step]:
@@ -138,7 +138,7 @@ def first_answers(instance: Instance, search: Search) -> Outcome:
         return replace(refused, build_seconds=search.elapsed_s)
     progress, bounded, seconds = Progress(instance, search), is_relaxed(instance), SCHEDULE.bound_s
     progress.offer(lns.first_plan(instance, search))
-    walk, cut = _walk(progress, WALKS.patience), bounded
+    walk, cut = lns.walking(progress, WALKS.patience), bounded
     going = walk(SCHEDULE.walk_s)
     while bounded and (cut or going) and not progress.proved and search.left_s and seconds <= SCHEDULE.longest_s:
         if cut:
@@ -153,26 +153,6 @@ def first_answers(instance: Instance, search: Search) -> Outcome:
         seconds *= SCHEDULE.longer
     return progress.outcome("time_limit" if going or not search.left_s else "completed",
                             "no plan found; more time may find one")
-
-
-def _walk(progress: Progress, patience: float = math.inf) -> master.Turn:
-    """Ruin and recreate from the best plan. It begins at its first turn, and anew where another search found a better
-    plan. For ``patience`` see `Walk`.
-    """
-    walks = list[Walk]()
-
-    def turn(seconds: float) -> bool:
-        instance, search = progress.instance, replace(progress.search, start=progress.plan, bound=progress.bound)
-        if not walks or objective_of(instance).better(progress.value, walks[0].value):
-            try:
-                walks[:] = [lns.begun(instance, search, patience)]
-            except TimeIsUpError:
-                return False
-        ended = walks[0].go(replace(search.apart(seconds), bound=progress.bound))
-        progress.offer(walks[0].plan(lns.NAME))
-        return ended == "time_limit"
-
-    return turn
 
 
 METHODS = (

@@ -30,6 +30,9 @@ class Schedule:
     walk_s
         Ruin and recreate from greedy's plan, where many workloads share GPUs under interference, and before the first
         bound without columns, if closed networks share slices.
+    values_s, parts
+        A turn of bounds by prices of replicas, and one of ruin and recreate; and the part of the time left that a plan
+        of parts of workloads may take.
     bound_s, longest_s, longer
         The seconds of the first bound without columns and of ruin and recreate after it, those of the longest bound,
         and the factor from one to the next.
@@ -37,8 +40,8 @@ class Schedule:
         A bound without columns that took less than this fraction of its time was not cut off, so more time cannot raise
         it.
     walked, vast
-        With more pairs of models and SLO than ``walked``, or more different workloads than ``vast``, plans and bounds
-        of classes take the place of the master program.
+        With more pairs of models and SLO than ``walked``, or more different workloads than ``vast``, there is neither
+        greedy nor ruin and recreate.
     slack_s, slack_part
         The search for slack takes at most the fraction ``slack_part`` of the time that the plan took, but may always
         take ``slack_s``.
@@ -56,6 +59,8 @@ class Schedule:
     merged_s: float = 0.7
     shared_s: float = 24.0
     walk_s: float = 0.4
+    values_s: float = 3.0
+    parts: float = 0.6
     bound_s: float = 4.0
     longest_s: float = 32.0
     longer: float = 2.0

@@ -45,21 +45,6 @@ def forgiving(rps: Floats, value: Floats) -> PlaceValues:
     return place_values(rps / (1 + FORGIVEN), value)
 
 
-def step_values(rates: Sequence[Floats], values: Sequence[Floats]) -> PlaceValues:
-    """The values of places as step functions: for each class rates in requests/s, ascending, and what a replica that
-    carries them is worth. Their levels are rate 0, then for each rate the beginning and the end of its step.
-    """
-    width = 2 * max(map(len, rates)) + 1
-    rps, value = np.zeros((2, len(rates), width))
-    for at, (one, worth) in enumerate(zip(rates, values, strict=True)):
-        end, rising = 2 * len(one) + 1, np.maximum.accumulate(np.maximum(worth, 0.0))
-        rps[at, 1:end:2], rps[at, 2:end:2] = one * (1 - RISE), one
-        value[at, 3:end:2], value[at, 2:end:2] = rising[:-1], rising
-        rps[at, end:] = rps[at, end - 1] + np.arange(1, width - end + 1)
-        value[at, end:] = value[at, end - 1]
-    return place_values(rps, value)
-
-
 def padded(levels: Sequence[Floats]) -> Floats:
     """(classes, levels) the levels of all classes; those with few levels get more of them above their highest."""
     width = max(map(len, levels))

@@ -13,7 +13,6 @@ from provision.formulations.pricing.mps.schedule import SCHEDULE
 from provision.formulations.pricing.mps.sets import demands_of, feasible_sets
 from provision.formulations.pricing.mps.tables import tables_of
 from provision.formulations.pricing.rates import (
-    MOST_NAMED,
     GroupPrices,
     Listing,
     Member,
@@ -148,12 +147,6 @@ def interference_rates(problem: Problem, slice_type: SliceType, data: Performanc
                        ) -> InterferencePatterns | None:
     """The RateOracle of a slice type, which is made quickly, so that the deadline is not read.
 
-    It is None if the slice is not a whole GPU, if there are more than MOST_NAMED workloads, or if a group has several
-    workloads. For the most throughput, a group may have several, and there may be more of them if each workload
-    has one replica.
+    It is None if the slice is not a whole GPU.
     """
-    apart = problem.fills or all(len(group.members) == 1 for group in problem.groups)
-    many = len(problem.groups) > MOST_NAMED and not (problem.fills and problem.single)
-    if slice_type.profile != WHOLE or not apart or many:
-        return None
-    return InterferencePatterns(problem, data)
+    return InterferencePatterns(problem, data) if slice_type.profile == WHOLE else None

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from provision.formulations.pricing.mps.pricing import Effort
 
-ROLES = Effort(nodes=300, close=1e-4, room=20_000)
 RATES = Effort(nodes=300, close=0.0)
 
 
@@ -14,11 +13,8 @@ class InterferencePricing:
 
     Attributes
     ----------
-    roles, rates
-        How long the quickest searches for patterns of roles, and for those that carry rates, may take.
-    many
-        A model with at least this many replicas has one class for all its roles of an SLO. In larger classes, pricing
-        is quicker and does not count how often a pattern has a role.
+    rates
+        How long the quickest searches for patterns that carry rates may take.
     more
         The factor by which each further effort opens more nodes.
     small, listed
@@ -31,9 +27,7 @@ class InterferencePricing:
         The most sets of workloads that are listed.
     """
 
-    roles: Effort = ROLES
     rates: Effort = RATES
-    many: int = 20
     more: int = 3
     small: int = 3
     listed: int = 160_000

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provision.formulations.master.rates.exchange import Demand, best_pair, drawn_slots, exchanged
-from provision.formulations.master.rates.rated import RatedSearch, named, rated_oracles
+from provision.formulations.master.exchange import Demand, best_pair, drawn_slots, exchanged
+from provision.formulations.master.rated import RatedSearch, named, rated_oracles
 from provision.formulations.search.problem import Problem
 from provision.models.base.clock import NEVER, Deadline
 from provision.models.problem.instance import Instance

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import provision
 from provision.formulations.master.fullest import FullFleet
-from provision.formulations.master.rates.plans import Judge
+from provision.formulations.master.plans import Judge
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rate_oracles import rates_of
 from provision.formulations.pricing.rates import GroupPrices, Member

@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import provision
-from provision.formulations.master.rates.rated import RatedSearch, named, rated_oracles
+from provision.formulations.master.rated import RatedSearch, named, rated_oracles
 from provision.formulations.pricing.mps.rate_points import together_rps
 from provision.formulations.pricing.mps.rates import InterferencePatterns
 from provision.formulations.pricing.rates import GroupPrices

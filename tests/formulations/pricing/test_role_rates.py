@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import provision
-from provision.formulations.master.rates.rated import RatedSearch, named, rated_oracles
+from provision.formulations.master.rated import RatedSearch, named, rated_oracles
 from provision.formulations.pricing.rate_oracles import RoleRates
 from provision.formulations.pricing.rates import GroupPrices
 from provision.formulations.search.problem import Problem

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.master.rates.columns import RateColumns, Relaxed
+from provision.formulations.master.columns import RateColumns, Relaxed
 from provision.formulations.master.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.clock import Deadline

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from provision.formulations.master.rates.columns import RateColumns, Relaxed
-from provision.formulations.master.rates.exchange import drawn_slots, exchanged
-from provision.formulations.master.rates.plans import Judge, rated_plan
+from provision.formulations.master.columns import RateColumns, Relaxed
+from provision.formulations.master.exchange import drawn_slots, exchanged
+from provision.formulations.master.plans import Judge, rated_plan
 from provision.formulations.master.schedule import SCHEDULE
 from provision.formulations.pricing.listing import TooManyError
 from provision.formulations.pricing.rate_oracles import rates_of
@@ -41,13 +41,8 @@ def named(problem: Problem) -> Problem:
 
 
 def rated_oracles(problem: Problem, until: Deadline = NEVER) -> list[tuple[int, RateOracle]] | None:
-    """Pairs (slice type, oracle) if slices are shared and this search is useful; else None.
-
-    If no workload can be split, the search is useful only if all patterns are listed.
-    """
-    oracles = rates_of(problem, until) if problem.shareable else None
-    useful = oracles is not None and (not problem.single or all(one.complete for _, one in oracles))
-    return oracles if useful else None
+    """Pairs (slice type, oracle) if slices are shared; else None."""
+    return rates_of(problem, until) if problem.shareable else None
 
 
 class RatedSearch:

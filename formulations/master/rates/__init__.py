@@ -1,1 +1,0 @@
-"""Plans and bounds from patterns that carry rates, without a grid of rates."""
