@@ -115,7 +115,9 @@ def rated_plan(problem: Problem, partitions: Sequence[Ints], patterns: Sequence[
     alone = np.zeros((len(instance.workloads), rows.shape[1]), int)
     layouts = deal(instance, problem.segments, problem.partitions, np.concatenate(partitions),
                    np.concatenate([alone, rows]))
-    return layouts and routed(instance, assemble(instance, problem.segments, layouts, method, slices).gpus, method)
+    if layouts is None:
+        return None
+    return routed(instance, assemble(instance, problem.segments, layouts, method, slices).gpus, method)
 
 
 def _workloads(problem: Problem, patterns: Sequence[Column]) -> dict[tuple[int, int], int]:

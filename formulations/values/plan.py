@@ -58,9 +58,10 @@ class PartsPlan:
 
     def __init__(self, instance: Instance, groups: Sequence[Group]) -> None:
         self.instance = instance
-        members = [(at, group.rate_rps) for group in groups for at in group.members]
-        classes = classes_of(instance, *(np.array(one) for one in zip(*members, strict=True)),
-                             min(SCHEDULE.classes, max(len(members) // SCHEDULE.members, 1)))
+        members = np.concatenate([group.members for group in groups])
+        rates_rps = np.repeat([group.rate_rps for group in groups], [len(group.members) for group in groups])
+        most = min(SCHEDULE.classes, max(len(members) // SCHEDULE.members, 1))
+        classes = classes_of(instance, members, rates_rps, most)
         self.problem = Problem(instance, [one.group(longest=False) for one in classes])
         self.patterns = known = Patterns(self.problem, 1 - FORGIVEN)
         for file, points in enumerate(known.points):

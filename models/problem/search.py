@@ -18,7 +18,6 @@ from provision.models.base.clock import Deadline, Stop, now_s, present_stop, sto
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
-from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.objective import objective_of
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -69,8 +68,7 @@ class Search:
     ``report`` is called with an Incumbent whenever the plan or the bound improves. ``start`` is a valid plan of the
     instance from which the search may begin, or None. ``bound`` is a bound on the objective that is already proven, or
     None. ``started`` is the moment, by ``now_s()``, from which the time limit counts. The search may end at a
-    relative ``gap``. ``kept`` are the columns of a session, to begin with and to replace by new ones, or None. No time
-    is left once ``stop`` is asked for; searches made from this one share it.
+    relative ``gap``. No time is left once ``stop`` is asked for; searches made from this one share it.
     """
 
     time_limit_s: float = 60.0
@@ -81,7 +79,6 @@ class Search:
     bound: float | None = None
     started: float = field(default_factory=now_s)
     gap: float = 0.0
-    kept: KeptColumns | None = None
     stop: Stop = field(default_factory=present_stop)
 
     @property
@@ -107,7 +104,7 @@ class Search:
         kept columns, and reports nothing.
         """
         return self.anew(time_limit_s=min(seconds, self.left_s), parameters={**self.parameters, **parameters},
-                         report=lambda incumbent: None, start=None, bound=None, kept=None)
+                         report=lambda incumbent: None, start=None, bound=None)
 
     def positive(self, name: str, kind: type[Number]) -> Number:
         """A parameter of the method as an int or a float (``kind``), above 0 and at most MOST. Raises InputError if the

@@ -19,7 +19,6 @@ from provision.models.plans.disturbance import disturbance, matched, places_of
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, carried_rps
 from provision.models.plans.result import Result
 from provision.models.problem.instance import THROUGHPUT, Instance
-from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.objective import objective_of
 from provision.models.problem.workload import Workload
 from provision.solving.repair import rest_of
@@ -37,7 +36,7 @@ LEAST_SHARE, BATCHES = 0.02, (1, 2, 4, 8, 16, 32, 64)
 
 
 def replan_around(instance: Instance, plan: Plan, change_cost: float, allow: str = "slices", limit_s: float = 60.0,
-                  others: Sequence[Plan] = (), kept: KeptColumns | None = None) -> Replanned:
+                  others: Sequence[Plan] = ()) -> Replanned:
     """Replan by keeping whole GPUs of the running plan.
 
     Parameters
@@ -52,8 +51,6 @@ def replan_around(instance: Instance, plan: Plan, change_cost: float, allow: str
         Time limit in seconds.
     others
         Further plans to compare.
-    kept
-        Columns of an earlier solve, for the plan from scratch.
 
     Returns
     -------
@@ -66,7 +63,7 @@ def replan_around(instance: Instance, plan: Plan, change_cost: float, allow: str
     """
     if instance.objective == THROUGHPUT:
         raise UnsupportedError(f"replan weighs cost against changes, and {THROUGHPUT} has no cost; use solve")
-    return _Around(instance, plan, change_cost, allow, limit_s).best(others, kept)
+    return _Around(instance, plan, change_cost, allow, limit_s).best(others)
 
 
 class _Around:
@@ -83,9 +80,9 @@ class _Around:
         self.factor = [self._most_factor(gpu) if entry >= 0 else 0.0
                        for gpu, entry in zip(self.scaled, self.entries, strict=True)]
 
-    def best(self, others: Sequence[Plan], kept: KeptColumns | None) -> Replanned:
+    def best(self, others: Sequence[Plan]) -> Replanned:
         """Compare all kinds of plans that ``allow`` permits, and return the best."""
-        scratch = self._solved(self.instance, SCRATCH, kept)
+        scratch = self._solved(self.instance, SCRATCH)
         if scratch.status == "infeasible":
             return Replanned(f"infeasible: {scratch.reason}", 0.0, None)
         going_on = [at for at, factor in enumerate(self.factor) if factor > 0]
@@ -222,13 +219,12 @@ class _Around:
         left = self.instance.replace(workloads=tuple(rest), workflows=(), fleet=fleet, places=None)
         return self._solved(left, EACH).plan
 
-    def _solved(self, instance: Instance, part: float, kept: KeptColumns | None = None) -> Result:
+    def _solved(self, instance: Instance, part: float) -> Result:
         """The result of ``auto`` within the fraction ``part`` of the time limit, or within the time left if that is
         less. The long search from scratch runs where it can be left.
         """
         limit_s = max(min(part * self.limit_s, self.until.left_s), 0.1)
-        return solve(instance, time_limit_s=limit_s, replay=False, strict=instance is self.instance, kept=kept,
-                     slack="no")
+        return solve(instance, time_limit_s=limit_s, replay=False, strict=instance is self.instance, slack="no")
 
 
 def with_spares(instance: Instance, before: Plan, plan: Plan) -> Plan:

@@ -20,7 +20,6 @@ from provision.models.plans.disturbance import Disturbance, disturbance, going_o
 from provision.models.plans.plan import Plan, carried_rps
 from provision.models.plans.report import Report
 from provision.models.problem.instance import Instance
-from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
 from provision.replanning.around import replan_around, with_spares
@@ -83,7 +82,7 @@ class Replan:
 
 def replan(instance: Instance | FilePath, plan: Plan | FilePath, change_cost: float | None = None,
            allow: str = "slices", time_limit_s: float = 60.0, gap: float = 1e-6, others: Sequence[Plan | FilePath] = (),
-           method: str = METHODS[0], kept: KeptColumns | None = None) -> Replan:
+           method: str = METHODS[0]) -> Replan:
     """Replan, by an integer program if all patterns of slices can be listed, otherwise around GPUs that are kept.
 
     Parameters
@@ -104,8 +103,6 @@ def replan(instance: Instance | FilePath, plan: Plan | FilePath, change_cost: fl
         Further plans to compare, if the search is not exact.
     method
         ``auto``, or the procedure of a paper's system, which does not weigh changes: ``parvagpu`` or ``inss``.
-    kept
-        Columns of an earlier solve, for a plan from scratch where one is needed; see `provision.Planner`.
 
     Returns
     -------
@@ -136,9 +133,9 @@ def replan(instance: Instance | FilePath, plan: Plan | FilePath, change_cost: fl
             return Replan("unknown", None, None, None, None, None, None, None, watch.elapsed_s, reason)
         return judged(instance, plan, changed, "feasible", None, change_cost, watch)
     if needs(instance) & BEYOND or (instance.power and instance.power.limit_w):
-        found = replan_around(instance, plan, change_cost, allow, time_limit_s, further, kept)
+        found = replan_around(instance, plan, change_cost, allow, time_limit_s, further)
     elif needs(instance) & SHARING:
-        found = _either(instance, plan, change_cost, allow, time_limit_s, gap, further, kept)
+        found = _either(instance, plan, change_cost, allow, time_limit_s, gap, further)
     else:
         found = replan_counts(instance, plan, change_cost, allow, lambda one: verify(instance, one).ok, time_limit_s,
                               gap)
@@ -150,7 +147,7 @@ def replan(instance: Instance | FilePath, plan: Plan | FilePath, change_cost: fl
 
 
 def _either(instance: Instance, plan: Plan, change_cost: float, allow: str, limit_s: float, gap: float,
-            others: Sequence[Plan], kept: KeptColumns | None) -> Replanned:
+            others: Sequence[Plan]) -> Replanned:
     """The plan of the integer program if the program proves it optimal; otherwise the better of this plan and the plan
     around kept GPUs.
     """
@@ -162,14 +159,14 @@ def _either(instance: Instance, plan: Plan, change_cost: float, allow: str, limi
 
     known, until = list[Plan](), Deadline(limit_s)
     if allow == "slices" and any(one.max_share_per_gpu < 1 for one in instance.workloads):
-        first = solve(instance, time_limit_s=KNOWN * limit_s, replay=False, kept=kept, slack="no").plan
+        first = solve(instance, time_limit_s=KNOWN * limit_s, replay=False, slack="no").plan
         known = [one for one in [*others, *_plans(first)] if holds(one)]  # a value that bounds the number of GPUs
     exact = replan_counts(instance, plan, change_cost, allow, holds, EXACT * limit_s, gap,
                           min(map(weighted, known), default=float("inf")))
     if exact.status == "optimal" or exact.status.startswith("infeasible"):
         return exact
     left_s = max(until.left_s, (1 - EXACT) * limit_s)
-    around = replan_around(instance, plan, change_cost, allow, left_s, [*others, *_plans(exact.plan)], kept)
+    around = replan_around(instance, plan, change_cost, allow, left_s, [*others, *_plans(exact.plan)])
     bound = max(exact.bound, around.bound)
     if around.plan is None:
         return around._replace(bound=bound)

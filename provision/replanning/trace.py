@@ -30,7 +30,6 @@ from provision.models.plans.plan import Plan
 from provision.models.plans.report import Report
 from provision.models.plans.result import Result
 from provision.models.problem.instance import Instance
-from provision.models.problem.kept_columns import KeptColumns
 from provision.replanning.replan import Replan, replan
 from provision.sweeps.run import solved
 from provision.verification.deployment import capacity_rps
@@ -104,13 +103,13 @@ def simulate_trace(instance: Instance, demand: Demand, policy: ReplanPolicy, cha
     _check_windows(demand)
     rates = expected(demand, policy.forecast)
     plan: Plan | None = None
-    kept, windows = KeptColumns(), list[Window]()
+    windows = list[Window]()
     for row, time_s in enumerate(demand.times_s.tolist()):
         before = plan
         if row % policy.every == 0 and not (policy.planner == "static" and plan):
             ahead = rates.max(axis=0) if policy.planner == "static" else rates[row : row + policy.every].max(axis=0)
             planned = demand.instance(instance, ahead * (1 + policy.headroom))
-            plan = _planned(planned, plan, policy, change_cost, time_limit_s, time_s, kept)
+            plan = _planned(planned, plan, policy, change_cost, time_limit_s, time_s)
         actual = demand.instance(instance, demand.rates_rps[row])
         windows.append(_window(actual, before, known(plan), policy, demand.window_s, time_s))
         tell(row + 1)
@@ -162,16 +161,16 @@ def _check_windows(demand: Demand) -> None:
 
 
 def _planned(instance: Instance, plan: Plan | None, policy: ReplanPolicy, change_cost: float | None,
-             time_limit_s: float, time_s: float, kept: KeptColumns) -> Plan:
+             time_limit_s: float, time_s: float) -> Plan:
     """The plan for the expected rates, made by the policy's planner."""
     end_if_asked()
     if policy.planner == "replan" and plan is not None:
-        found: Replan | Result = replan(instance, plan, change_cost, time_limit_s=time_limit_s, gap=1e-3, kept=kept)
+        found: Replan | Result = replan(instance, plan, change_cost, time_limit_s=time_limit_s, gap=1e-3)
         reason = found.status
     else:
         method = "auto" if policy.planner in ("replan", "static") else policy.planner
         asked = {"method": method, "time_limit_s": time_limit_s, **dict(policy.parameters)}
-        result = solved(instance, asked, kept=kept)
+        result = solved(instance, asked, start=plan)
         found, reason = result, result.reason or result.status
     if found.plan is None or found.report is None or not found.report.ok:
         raise InputError(f"demand: nothing can be planned for {time_s:g} s: {reason}")

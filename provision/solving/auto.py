@@ -19,7 +19,6 @@ from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Progress, Search, Termination
 from provision.solving import master, values
 from provision.solving.policies import even_replicas, surviving
-from provision.solving.repair import mended
 from provision.solving.schedule import SCHEDULE
 from provision.solving.slack import wants_slack, what_fits, with_slack
 from provision.solving.steps import Step, one_gpu, valid_for, where_able
@@ -64,27 +63,23 @@ def run(instance: Instance, search: Search) -> Outcome:
 
 def _steps(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     """Yield the steps, each with the seconds that it may take."""
-    if search.kept is not None and search.kept.fits(instance):  # a Planner goes on from its last plan and columns
-        yield _last_plan, math.inf
-        yield master.solve, math.inf
-    asked, throughput, whole = needs(instance), instance.objective == THROUGHPUT, where_able(greedy.METHODS[0])
-    quick = search.parameters.get("greedy") != "no"  # "no": a detour (`solving.detour`) has a plan already
-    fills = quick and not asked <= greedy.MIXED
+    asked, throughput, begun = needs(instance), instance.objective == THROUGHPUT, search.start is not None
+    whole, fills = where_able(greedy.METHODS[0]), not asked <= greedy.MIXED
     if "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features:
         yield ideal.METHODS[0].run, SCHEDULE.quick_s
         yield master.solve, SCHEDULE.turns_s
     # A plan within a second, and a bound within two. Where greedy fills slices, narrower instances are planned sooner
     # than the whole; otherwise it mixes segments by a linear program, which is quick.
-    if fills:
-        yield of_others(greedy.METHODS[0], _isolated), SCHEDULE.isolated_s
-    elif quick:
+    if not fills:
         yield whole, math.inf
+    elif not begun:
+        yield of_others(greedy.METHODS[0], _isolated), SCHEDULE.isolated_s
     if not values.vast(instance):
         yield master.merged_bound, math.inf
         # Better plans: greedy on narrower instances and on the whole.
-        if quick and len(instance.workloads) > MOST_PRICED:
+        if len(instance.workloads) > MOST_PRICED and not begun:
             yield of_others(greedy.METHODS[0], narrower), math.inf
-        if fills:
+        if fills and not begun:
             yield whole, SCHEDULE.filling_s if throughput else math.inf  # for most throughput, it would go on
     # Plans and bounds of all kinds, until proven or out of time.
     if master.shares_networks(instance) and not throughput:
@@ -129,13 +124,6 @@ def narrower(instance: Instance) -> Iterator[Instance]:
         known = {model for data in performance for model in data.models}
         if all(model in known for workload in instance.workloads for model in workload.models):
             yield instance.replace(fleet=fleet, performance=performance)
-
-
-def _last_plan(instance: Instance, search: Search) -> Outcome:
-    """The last plan, mended so that it serves the present demand."""
-    plan = search.kept.plan_for(instance) if search.kept is not None else None
-    found = None if plan is None else mended(instance, plan, search)
-    return Outcome("unknown" if found is None else "feasible", "completed", found)
 
 
 def _onward(progress: Progress, seconds: float) -> Search:

@@ -63,7 +63,7 @@ def _first_steps(instance: Instance, begun: bool) -> Iterator[Step]:
         return
     if all(entry.count is not None for entry in instance.fleet):
         yield whole_numbers
-    if least_cost and not begun:
+    if least_cost:
         yield where_able(greedy.METHODS[0])
     if least_cost:
         yield _bounded

@@ -1,7 +1,7 @@
 """``provision.Planner``: a session that plans the same fleet again and again while its demand moves.
 
-Between solves it keeps the columns of the master program, their prices and the last plan. After a small change the next
-solve is then a matter of repairs: kept prices prove a bound at once, and most GPUs of the last plan stay as they are.
+Between solves it keeps the last plan. After a small change the next solve begins with it: most of its GPUs stay as they
+are, and greedy plans the rest.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from provision.models.base.known import known
 from provision.models.plans.plan import Plan
 from provision.models.plans.result import Result
 from provision.models.problem.instance import Instance
-from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.search import Incumbent
 from provision.models.problem.workload import Workload
 from provision.solving.solve import solve
@@ -27,16 +26,14 @@ from provision.solving.solve import solve
 class Planner:
     """Plans an instance that changes.
 
-    Answers are those of ``provision.solve``: every plan is verified, and every bound is proven anew. What is kept only
-    makes them faster: patterns of demands that changed are checked again before they are used, and nothing is kept when
-    the performance data, the policy, the objective or the GPU types change.
+    Answers are those of ``provision.solve``: every plan is verified, and every bound is proven anew.
 
     Parameters
     ----------
     instance
         An Instance, its shipped name or its path.
     method
-        The method of all solves; ``auto`` and ``master`` use what is kept.
+        The method of all solves; those that begin with a plan begin with the last one.
     seed
         The seed of all solves.
     parameters
@@ -46,17 +43,14 @@ class Planner:
     ----------
     instance
         The Instance as it is now. It may be replaced by any other one.
+    plan
+        The plan of the last solve that had one; None before the first.
     """
 
     def __init__(self, instance: Instance | FilePath, method: str = "auto", seed: int = 0, **parameters: Any) -> None:
         self.instance = read(instance)
         self.method, self.seed, self.parameters = method, seed, parameters
-        self._kept = KeptColumns()
-
-    @property
-    def plan(self) -> Plan | None:
-        """The plan of the last solve that had one; None before the first."""
-        return self._kept.plan
+        self.plan: Plan | None = None
 
     def update(self, rates: Mapping[str, float] | None = None, add: Iterable[Workload | Mapping[str, Any]] = (),
                remove: Sequence[str] = ()) -> Instance:
@@ -115,5 +109,7 @@ class Planner:
         InputError, UnsupportedError, MethodError
             As for ``provision.solve``.
         """
-        return solve(self.instance, self.method, time_limit_s, self.seed, report, replay=replay, gap=gap,
-                     kept=self._kept, **self.parameters)
+        result = solve(self.instance, self.method, time_limit_s, self.seed, report, self.plan, replay, gap=gap,
+                       **self.parameters)
+        self.plan = result.plan or self.plan
+        return result

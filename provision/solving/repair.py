@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from provision.heuristics.core import greedy
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.plans.plan import Plan, PlannedGpu, carried_rps
+from provision.models.plans.plan import Plan, PlannedGpu, Replica, carried_rps
 from provision.models.plans.simulation_report import SimulationReport
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
@@ -27,6 +27,19 @@ from provision.verification.verify import verify
 
 Rehearsed = tuple[Plan, list[SimulationReport]]
 """A plan and the reports of its replays."""
+
+
+def rerated(instance: Instance, plan: Plan) -> Plan:
+    """A plan of other demand with the rates of an instance, without workloads that it lacks; it need not be valid."""
+    carried = carried_rps(plan.gpus)
+    factor = {one.name: instance.planned_rps(one) / carried[one.name] for one in instance.workloads
+              if carried[one.name] > 0}
+
+    def scaled(one: Replica) -> Replica | None:
+        known = one.workload in factor
+        return one.model_copy(update={"rate_rps": one.rate_rps * factor[one.workload]}) if known else None
+
+    return instance.plan_of(plan.method or "", plan.with_replicas(scaled).gpus)
 
 
 def mended(instance: Instance, plan: Plan, search: Search) -> Plan | None:

@@ -20,7 +20,6 @@ from provision.models.plans.result import Replay, Result
 from provision.models.plans.simulation_report import SimulationReport
 from provision.models.problem.executor import IN_PROCESS, Executor
 from provision.models.problem.instance import Instance
-from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.memory import states_memory
 from provision.models.problem.method import FEATURES, Method
 from provision.models.problem.objective import objective_of
@@ -30,7 +29,7 @@ from provision.models.traffic.queue_tables import Limited, limited
 from provision.solving.memory import check_size, replaced, within_memory
 from provision.solving.methods import method as find_method
 from provision.solving.notes import notes_of
-from provision.solving.repair import notes, repaired
+from provision.solving.repair import mended, notes, repaired, rerated
 from provision.solving.replayed import refuted, replay_of, reports_of, too_many, unsure
 from provision.solving.schedule import SOLVE
 from provision.solving.staged import planned
@@ -59,7 +58,6 @@ def solve(
     tell: Callable[[str], None] = lambda text: None,
     strict: bool = False,
     gap: float = 0.0,
-    kept: KeptColumns | None = None,
     executor: Executor = IN_PROCESS,
     **parameters: Any,
 ) -> Result:
@@ -80,7 +78,8 @@ def solve(
         Called with an Incumbent whenever a plan or bound improves. If it raises an exception, the search ends with its
         best plan, and the notes of the result name the exception; without a plan it is raised again.
     start
-        A Plan to begin with, or its path, possibly of a similar instance. It is used if it is valid for this instance.
+        A Plan to begin with, or its path, possibly of a similar instance. If it is not valid for this instance, GPUs
+        that hold are kept, and greedy plans the rest.
     replay
         Whether to replay the plan under the instance's traffic; by default if the latency rule is for random arrivals.
         A part of the time limit is reserved for replays. Under such a rule ``auto`` also reserves time to repair
@@ -94,12 +93,9 @@ def solve(
         Called after the search with texts that name the current activity, such as ``replaying 3 of 8``.
     strict
         Whether the search runs in a process of its own, which is left if it has not ended soon after the time limit or
-        a signal, or if it dies; the result is then the best plan so far. SIGTERM ends it like Ctrl-C. Only on Linux and
-        without ``kept``.
+        a signal, or if it dies; the result is then the best plan so far. SIGTERM ends it like Ctrl-C. Only on Linux.
     gap
         The search may end when (objective - bound) / objective is no larger than this.
-    kept
-        Columns of an earlier solve, to begin with, which are replaced by new ones; see `provision.Planner`.
     executor
         Where replays of the plan run; see `provision.executor_of`.
     parameters
@@ -136,13 +132,12 @@ def solve(
     chosen.check(instance)
     refuse_unequal_rates(instance)
     settings = dict(chosen.parameters) | parameters
-    begin = first or (kept.plan_for(instance) if kept is not None else None)
     replay = instance.random_arrivals if replay is None else replay
-    task = Task(instance, chosen, settings, time_limit_s, seed, begin, replay, watch, gap, kept, executor)
+    task = Task(instance, chosen, settings, time_limit_s, seed, first, replay, watch, gap, executor)
     with stoppable(*SIGNALS[:1 + strict]) as stop:
         failures = list[Exception]()
         voice = Voice(_guarded(report, stop, failures), tell)
-        if not strict or kept is not None or not can_fork():
+        if not strict or not can_fork():
             return _noted(task.result(voice), failures)
         with limited(task.left_s * SOLVE.tables) as tables:
             told = told_by(partial(task.limited_result, tables), task.left_s, voice)
@@ -170,7 +165,6 @@ class Task:
     replay: bool
     watch: Stopwatch
     gap: float
-    kept: KeptColumns | None
     executor: Executor
 
     @property
@@ -202,13 +196,13 @@ class Task:
         instance, chosen = self.instance, self.method
         check_size(instance)
         repairs = self.replay and chosen.name == "auto" and instance.random_arrivals
-        begun = valid_for(instance, self.start or _beginning(instance, chosen, self.time_limit_s, self.seed))
+        begun = self._begun()
         left_s = self.left_s
         tokens = any(one.tokens for one in instance.workloads)
         first_s = left_s * (SOLVE.repaired if repairs or states_memory(instance) else
                             SOLVE.replayed if self.replay or tokens else 1)
         end = Deadline(left_s)
-        search = Search(first_s, self.seed, self.settings, voice.report, begun, gap=self.gap, kept=self.kept)
+        search = Search(first_s, self.seed, self.settings, voice.report, begun, gap=self.gap)
         outcome = planned(chosen, instance, search)
         if search.stop.asked and outcome.termination in ("completed", "time_limit"):
             outcome = replace(outcome, termination="stopped")
@@ -226,6 +220,15 @@ class Task:
         end = Deadline(left_s - spent_s)
         outcome, reports, told = self._replayed(outcome, search, end, voice.tell, repairs)
         return self.answer(outcome, (*crowded, *told), replay_of(instance, reports))
+
+    def _begun(self) -> Plan | None:
+        """The plan to begin with, at the rates of the instance and mended if it is not valid; None if there is none."""
+        instance = self.instance
+        if self.start is None:
+            return valid_for(instance, _beginning(instance, self.method, self.time_limit_s, self.seed))
+        seconds = min(self.left_s * SOLVE.beginning, SOLVE.beginning_s)
+        return valid_for(instance, self.start) or mended(instance, rerated(instance, self.start),
+                                                         Search(seconds, self.seed))
 
     def _replayed(self, outcome: Outcome, search: Search, end: Deadline, tell: Callable[[str], None], repairs: bool
                   ) -> tuple[Outcome, list[SimulationReport], tuple[str, ...]]:
@@ -271,8 +274,6 @@ class Task:
         if verdict is not None and verdict.ok and _refuted(instance, value, bound):
             raise MethodError(f"method {self.method.name} claims a bound of {bound:.12g}, and its plan has "
                               f"{value:.12g}")
-        if self.kept is not None and verdict is not None and verdict.ok:
-            self.kept.plan = plan
         return Result(
             instance=instance.name,
             digest=instance.digest,

@@ -11,8 +11,8 @@ from typing import NamedTuple, cast
 
 from provision.models.base.errors import InputError, MethodError
 from provision.models.base.known import known
+from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
-from provision.models.problem.kept_columns import KeptColumns
 from provision.sweeps.parameters import changed, find
 from provision.sweeps.run import PLAIN, Settings, solved
 
@@ -136,7 +136,7 @@ class _Answers:
         self.known: dict[float, Answer | None] = {}
         self.failed: dict[float, str] = {}
         self.objective: dict[float, float | None] = {}
-        self.kept = KeptColumns()
+        self.last: Plan | None = None
 
     def __call__(self, value: float) -> Answer | None:
         if value not in self.known:
@@ -153,10 +153,11 @@ class _Answers:
     def _solved(self, value: float) -> Answer | None:
         varied = changed(self.instance, {self.name: value})
         try:
-            result = solved(varied, self.settings, kept=self.kept, **PLAIN.get(self.settings["method"], {}))
+            result = solved(varied, self.settings, start=self.last, **PLAIN.get(self.settings["method"], {}))
         except MethodError as error:
-            self.failed[value], self.kept = str(error), KeptColumns()
+            self.failed[value], self.last = str(error), None
             return None
+        self.last = result.plan or self.last
         self.objective[value] = result.objective
         if result.status == "infeasible":
             return INFEASIBLE

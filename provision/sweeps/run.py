@@ -1,8 +1,8 @@
 """Runs a sweep: solves every point and verifies its plan.
 
 Neighbouring points form a chunk, and an executor may run several chunks at once. The points of a chunk are solved one
-after another. Each search begins with the plan of the point before, if that plan is still valid, and with its columns,
-if the demand is nearly the same. The number of workers does not change the chunks, and so it does not change the table.
+after another. Each search begins with the plan of the point before, mended if it is not valid. The number of workers
+does not change the chunks, and so it does not change the table.
 """
 
 import json
@@ -18,7 +18,6 @@ from provision.models.base.errors import InputError, MethodError
 from provision.models.plans.result import Result
 from provision.models.problem.executor import IN_PROCESS, Executor, executor_of, shared
 from provision.models.problem.instance import Instance
-from provision.models.problem.kept_columns import KeptColumns
 from provision.solving.methods import method as find_method
 from provision.solving.solve import solve
 from provision.sweeps.parameters import changed, find, made, points_of
@@ -111,16 +110,17 @@ def chunk_rows(
     valid for lower rates too.
     """
     rows: list[TableRow] = []
-    instance, kept = shared(given), KeptColumns()
+    instance, last = shared(given), None
     for point in reversed(points):
         found = {**point, **dict.fromkeys(COLUMNS)}
         if why := _refused(instance, point, settings):
             found |= {"status": NOT_APPLICABLE, "reason": why}
         else:
             try:
-                found |= row(solved(changed(instance, point), settings, kept=kept, **PLAIN.get(settings["method"], {})))
+                result = solved(changed(instance, point), settings, start=last, **PLAIN.get(settings["method"], {}))
+                last, found = result.plan or last, found | row(result)
             except MethodError as error:
-                kept, found = KeptColumns(), found | {"status": FAILED, "reason": str(error)}
+                last, found = None, found | {"status": FAILED, "reason": str(error)}
         rows.append(found)
         tell(found)
     return number, rows[::-1]

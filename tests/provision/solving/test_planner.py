@@ -1,15 +1,10 @@
-"""A Planner gives the answers of solve, also after changes; nothing stale that it keeps reaches a plan or a bound."""
+"""A Planner gives the answers of solve, also after changes; nothing stale reaches a plan or a bound."""
 
 import numpy as np
 import pytest
 
 import provision
-from provision.formulations.master.generation import Generation
-from provision.formulations.master.kept import keep, prices_of_kept, seed
-from provision.formulations.pricing.oracle import oracles_of
-from provision.formulations.search.problem import Problem
 from provision.instances.generators.families import generate
-from provision.models.problem.kept_columns import KeptColumns
 
 LIMIT_S = 20
 
@@ -84,45 +79,3 @@ def test_a_workload_cannot_stand_twice():
     with pytest.raises(provision.InputError, match="twice"):
         planner.update(add=[planner.instance.workloads[0]])
     assert len(planner.instance.workloads) == 3
-
-
-def columns_of(instance):
-    """The columns and prices of a short search."""
-    generation, kept = Generation(Problem(instance)), KeptColumns()
-    for _ in generation.rounds(provision.Search(2.0).within()):
-        pass
-    keep(generation, kept)
-    return generation, kept
-
-
-def test_patterns_of_changed_demands_are_checked_again():
-    instance = shares(30)
-    _, kept = columns_of(instance)
-    risen = instance.replace(workloads=tuple(one.model_copy(update={"rate_rps": one.rate_rps * (1.0 + 0.3 * (at % 3))})
-                                             for at, one in enumerate(instance.workloads)))
-    target = Generation(Problem(risen))
-    seed(kept, target)
-    assert len(target.program.patterns) > len(target.problem.roles)
-    oracles = oracles_of(target.problem)
-    assert all(any(one.running(pattern) for one in oracles[slice_type])
-               for slice_type, pattern in target.program.patterns)
-
-
-def test_kept_prices_prove_no_more_than_new_ones():
-    instance = shares(12)
-    _, kept = columns_of(instance)
-    fallen = instance.replace(workloads=tuple(one.model_copy(update={"rate_rps": one.rate_rps * (0.5 if at % 2 else 1)})
-                                              for at, one in enumerate(instance.workloads)))
-    target = Generation(Problem(fallen))
-    target.price(prices_of_kept(kept, target), kept.effort)
-    best = provision.solve(fallen, time_limit_s=LIMIT_S, replay=False)
-    assert 0 < target.bound <= round(best.objective / target.problem.unit)
-
-
-def test_columns_of_other_data_or_policy_are_not_used():
-    instance = shares(12)
-    _, kept = columns_of(instance)
-    assert kept.fits(instance)
-    assert not kept.fits(instance.with_policy(headroom=0.5))
-    assert not kept.fits(shares(12, slo_ms=77.0))
-    assert not KeptColumns().fits(instance)

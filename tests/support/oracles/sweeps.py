@@ -12,8 +12,8 @@ import numpy as np
 import provision
 from provision.models.base.errors import MethodError
 from provision.models.problem.instance import Instance
-from provision.models.problem.kept_columns import KeptColumns
 from provision.models.problem.objective import objective_of
+from provision.solving.repair import rerated
 from provision.sweeps.parameters import changed
 from provision.verification.verify import verify
 
@@ -49,23 +49,25 @@ def two_types(seed: int) -> Instance:
 
 def highest(instance: Instance, plan: provision.Plan) -> float:
     """The highest factor on all rates at which the verifier accepts a plan of factor 1."""
-    low, high, kept = 1.0, 8.0, KeptColumns(plan=plan)
+    low, high = 1.0, 8.0
     for _ in range(60):
         middle = (low + high) / 2
         scaled = changed(instance, {"rate": middle})
-        low, high = (middle, high) if verify(scaled, kept.plan_for(scaled)).ok else (low, middle)
+        low, high = (middle, high) if verify(scaled, rerated(scaled, plan)).ok else (low, middle)
     return low
 
 
 def contradictions(seed: int, time_limit_s: float) -> tuple[int, list[str]]:
     """How many points were solved, and a line for every bound that a plan refutes."""
-    instance, kept, lines = two_types(seed), KeptColumns(), []
+    instance, last, lines = two_types(seed), list[provision.Plan](), []
     solved: dict[float, provision.Result] = {}
 
     def solve(factor: float) -> None:
         point = changed(instance, {"rate": factor})
         try:
-            solved[factor] = provision.solve(point, time_limit_s=time_limit_s, replay=False, kept=kept, slack="no")
+            start = last[-1] if last else None
+            solved[factor] = provision.solve(point, time_limit_s=time_limit_s, replay=False, start=start, slack="no")
+            last += [] if solved[factor].plan is None else [solved[factor].plan]
         except MethodError as error:
             lines.append(f"{instance.name} x{factor!r}: {error}")
 
@@ -90,7 +92,7 @@ def contradictions(seed: int, time_limit_s: float) -> tuple[int, list[str]]:
         point = changed(instance, {"rate": factor})
         bound = math.inf if result.status == "infeasible" else result.bound or 0.0
         for other in solved.values():
-            plan = KeptColumns(plan=other.plan).plan_for(point)
+            plan = None if other.plan is None else rerated(point, other.plan)
             if plan is not None and verify(point, plan).ok:
                 value = objective_of(point).value(plan)
                 if value < bound * (1 - 1e-9):
