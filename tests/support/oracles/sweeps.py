@@ -67,7 +67,7 @@ def contradictions(seed: int, time_limit_s: float) -> tuple[int, list[str]]:
         try:
             start = last[-1] if last else None
             solved[factor] = provision.solve(point, time_limit_s=time_limit_s, replay=False, start=start, slack="no")
-            last += [] if solved[factor].plan is None else [solved[factor].plan]
+            last.extend([] if solved[factor].plan is None else [solved[factor].plan])
         except MethodError as error:
             lines.append(f"{instance.name} x{factor!r}: {error}")
 
