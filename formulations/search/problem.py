@@ -4,7 +4,7 @@ It is built once from an instance. Prices are whole multiples of a common ``unit
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.search.fleet import Partitions, Pool, pools_of, prices_of
-from provision.formulations.search.roles import FEW_RATES, Role, hardest_first, least_replicas, split_rates
+from provision.formulations.search.roles import Role, hardest_first, least_replicas, split_rates
 from provision.formulations.search.segments import Segments, best_segments
 from provision.models.base.tolerances import DUST, FORGIVEN
 from provision.models.performance.catalogue import PerformanceFile
@@ -22,10 +22,6 @@ from provision.models.problem.objective import objective_of
 
 FULL = 1 - DUST
 """Plans use a replica up to this fraction of its highest rate; the rest leaves room for rounding."""
-LEAST_REST = 0.02
-"""If the rest of a rate, after as many full replicas as possible, exceeds this fraction of the rate of a full replica,
-the rest gets a role of its own.
-"""
 ENDLESS = 10**6
 """A number of replicas that stands for no limit."""
 
@@ -86,9 +82,6 @@ class Problem:
         Each workload's best operating point alone on every slice type.
     single_rps
         (groups, slice types) requests/s of a replica that is alone on a slice.
-    alone_rps
-        (groups, slice types) the rates of ``single_rps`` for use in replica sets: at most the limit per GPU, and 0
-        where an oracle also plans single replicas.
     """
 
     def __init__(self, instance: Instance, groups: Sequence[Group] | None = None, relaxed_problem: bool = False
@@ -103,7 +96,6 @@ class Problem:
         self.pools = pools_of(instance, self.segments, prices, self.most_gpus)
         self.dearest = max(prices) or 1
         self.shareable = tuple(_shareable(instance, self.segments, self.pools))
-        self.alone_rps = self._alone()
 
     @cached_property
     def partitions(self) -> Partitions:
@@ -136,18 +128,8 @@ class Problem:
         for (models, slo_ms), groups in self.classes.items():
             least_rps, most_rps = self._shared_range(groups[0])
             if most_rps > 0:
-                found += _roles_of(models, slo_ms, groups, least_rps, most_rps, self.fills,
-                                   self._rests(groups, most_rps))
+                found += _roles_of(models, slo_ms, groups, least_rps, most_rps, self.fills)
         return tuple(sorted(found, key=hardest_first))
-
-    def _rests(self, groups: Sequence[Group], most_rps: float) -> set[float]:
-        """The rates that are left over, in requests/s: for every group and slice type, the rest of the rate when as
-        many replicas as possible are used to full capacity. Small rests are left out (LEAST_REST).
-        """
-        if len(groups) > FEW_RATES:
-            return set()
-        alone = [(group.rate_rps, rps) for group in groups for rps in self.alone_rps[self.position[group]] if rps]
-        return {rest for rate, rps in alone if LEAST_REST * rps < (rest := rate % rps) <= most_rps}
 
     @cached_property
     def position(self) -> dict[Group, int]:
@@ -183,26 +165,6 @@ class Problem:
     def cost(self, partitions: Sequence[NDArray[np.int64]]) -> int:
         """The price of GPUs in units; ``partitions`` are for each pool (partitions,) their numbers."""
         return sum(pool.cost(int(many.sum())) for pool, many in zip(self.pools, partitions, strict=True))
-
-    def _alone(self) -> NDArray[np.float64]:
-        caps_rps = np.array([group.cap_rps for group in self.groups])
-        rps = np.minimum(self.single_rps, caps_rps[:, None])
-        kept = np.zeros(len(self.segments.slice_types), bool)
-        kept[[slice_type for pool in self.pools for slice_type in pool.slice_types]] = True
-        rps = np.where(kept, rps, 0.0)
-        for one in self.shareable:
-            if one.data.single_pattern:
-                slice_type = self.segments.slice_types[one.slice_type]
-                entry = self.instance.fleet[slice_type.entry]
-                for at, group in enumerate(self.groups):
-                    model = self._alone_model(one.slice_type, group)
-                    if self.instance.performance_of(entry.gpu, model, slice_type.profile) is one.data:
-                        rps[at, one.slice_type] = 0.0
-        return rps
-
-    def _alone_model(self, slice_type: int, group: Group) -> str:
-        """The model with which a workload of a group runs best alone on a slice type."""
-        return group.models[self.segments.model[group.members[0], slice_type]]
 
     def _shared_range(self, group: Group) -> tuple[float, float]:
         """The least and the most requests/s that a replica of a group's class carries on slices that can be shared.
@@ -270,16 +232,16 @@ def groups_of(instance: Instance) -> list[Group]:
 
 
 def _roles_of(models: tuple[str, ...], slo_ms: float, groups: Sequence[Group], least_rps: float, most_rps: float,
-              fills: bool, rests: Iterable[float]) -> list[Role]:
+              fills: bool) -> list[Role]:
     """The roles of one workload class: one for each rate into which its workloads may be split.
 
     If workloads may not be split, only their whole rates have roles. If ``fills``, the objective counts the throughput
-    of replicas, and rates go up to ``most_rps``. ``rests`` are further rates to include.
+    of replicas, and rates go up to ``most_rps``.
     """
     rates = {group.rate_rps for group in groups} | ({most_rps} if fills else set())
     if all(group.most == 1 for group in groups) and not fills:
         return [Role(models, slo_ms, rate, rate) for rate in sorted(rates)]
-    parts = [0.0, *rests, *split_rates(rates, least_rps, most_rps)]
+    parts = [0.0, *split_rates(rates, least_rps, most_rps)]
     parts += [group.rate_rps / max(group.least, least_replicas(group.rate_rps, most_rps)) for group in groups]
     parts += [group.cap_rps for group in groups if group.cap_rps < most_rps]
     parts = sorted(set(parts))

@@ -111,7 +111,6 @@ class Colocation(SharedMemoryData):
     """
 
     sharing = "always"
-    single_pattern = True
     divides_sms = True
     kind: Literal["colocation"]
     command: Text = ""

@@ -92,7 +92,6 @@ class Gpulets(PerformanceData):
     """
 
     sharing = "always"
-    single_pattern = True
     feature = "gpulets"
     divides_sms = True
     turns = True

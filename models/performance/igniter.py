@@ -115,7 +115,6 @@ class IgniterProfiles(SharedMemoryData):
     """iGniter's coefficients of a GPU type and of several models on it, for batches up to ``max_batch``."""
 
     sharing = "always"
-    single_pattern = True
     feature = "interference"
     divides_sms = True
     kind: Literal["igniter"]

@@ -111,10 +111,6 @@ class PerformanceData(Record):
     """Whether replicas of different workloads may run on one slice: never, only if the policy allows it, or always, as
     with data that was measured on shared GPUs.
     """
-    single_pattern: ClassVar[bool] = False
-    """Whether the pattern oracle (the pricing search) for this kind of data also generates the patterns of a single
-    replica.
-    """
     feature: ClassVar[str] = "other_sharing"
     """The feature that a method must handle to plan with this data, if ``sharing`` is "always": a key of ``FEATURES``
     in `provision.models.problem.method`.

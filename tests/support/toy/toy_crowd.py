@@ -17,7 +17,6 @@ class Crowd(PerformanceData):
     """Milliseconds per request of each model, times the number of replicas on the GPU."""
 
     sharing = "always"
-    single_pattern = True
     kind: Literal["crowd"]
     models: dict[str, float]
     most: int = 4
