@@ -62,14 +62,14 @@ class KnapsackOracle(ABC):
     able
         (roles,) whether patterns for plans may have the role.
     planned, bounded
-        Knapsacks for plans and for bounds. Entry 0 of each is coarse and quick; entry 1 serves every higher effort.
+        Knapsacks for plans, which are coarse and quick, and for bounds.
     """
 
     copies: Ints
     memory_gib: float
     able: NDArray[np.bool_]
-    planned: Sequence[Any]
-    bounded: Sequence[Any]
+    planned: Any
+    bounded: Any
 
     @abstractmethod
     def seeds(self) -> list[Pattern]:
@@ -86,16 +86,14 @@ class KnapsackOracle(ABC):
     def _taken(self, knapsacks: Any, place: Any, values: Ints, copies: Ints, gib_price: float) -> tuple[Pattern, bool]:
         """A pattern of the highest gain at a place, and whether a slice can hold it."""
 
-    def price(self, values: Ints, floor: int, effort: int) -> Priced:
+    def price(self, values: Ints, floor: int) -> Priced:
         """Patterns of a value above a floor; see ``PatternOracle.price``."""
-        step = min(effort, len(self.planned) - 1)
-        found = self._patterns(self.planned[step], np.where(self.able, values, 0), self.copies, floor)
+        found = self._patterns(np.where(self.able, values, 0), self.copies, floor)
         alone = values[[role for (role,) in self.seeds()]]
         worth = max([int(alone.max(initial=0)), *(int(values[list(pattern)].sum()) for pattern in found)])
-        most = max(self._most(self.bounded[step], values, floor), worth)
-        return Priced(found, most, most <= max(worth, floor) or step == len(self.planned) - 1)
+        return Priced(found, max(self._most(values, floor), worth))
 
-    def _patterns(self, knapsacks: Any, values: Ints, copies: Ints, floor: int) -> list[Pattern]:
+    def _patterns(self, values: Ints, copies: Ints, floor: int) -> list[Pattern]:
         """The patterns of the highest values. If some of them do not fit, the search is repeated with a higher price of
         memory.
         """
@@ -103,12 +101,12 @@ class KnapsackOracle(ABC):
         highest = 0
         for part in (0.0, *SCHEDULE.parts):
             gib_price, fitting = part * highest / self.memory_gib, True
-            ranked = self._ranked(knapsacks, values, copies, gib_price, SCHEDULE.promising)
+            ranked = self._ranked(self.planned, values, copies, gib_price, SCHEDULE.promising)
             highest = highest or (ranked[0][0] if ranked else 0)
             for gain, place in ranked[:SCHEDULE.found]:
                 if gain <= (0 if part else floor):
                     break
-                pattern, fits = self._taken(knapsacks, place, values, copies, gib_price)
+                pattern, fits = self._taken(self.planned, place, values, copies, gib_price)
                 fitting &= fits
                 if fits and values[list(pattern)].sum() > floor:
                     found[pattern] = None
@@ -116,18 +114,18 @@ class KnapsackOracle(ABC):
                 break
         return list(found)
 
-    def _most(self, knapsacks: Any, values: Ints, floor: int) -> int:
+    def _most(self, values: Ints, floor: int) -> int:
         """An upper bound on the value of any pattern. Memory has prices only if the best pattern does not fit."""
-        ranked = self._ranked(knapsacks, values, self.copies, 0.0, 1.0)
+        ranked = self._ranked(self.bounded, values, self.copies, 0.0, 1.0)
         if not ranked:
             return 0
         least, place = ranked[0]
-        if least <= floor or self._taken(knapsacks, place, values, self.copies, 0.0)[1]:
+        if least <= floor or self._taken(self.bounded, place, values, self.copies, 0.0)[1]:
             return least
         for part in SCHEDULE.parts:
             gib_price = part * least / self.memory_gib
             all_gib = int(np.ceil(gib_price * self.memory_gib * (1 + SINGLE)))
-            ranked = self._ranked(knapsacks, values, self.copies, gib_price, 1.0)
+            ranked = self._ranked(self.bounded, values, self.copies, gib_price, 1.0)
             least = min(least, (ranked[0][0] if ranked else 0) + all_gib)
         return least
 

@@ -51,14 +51,11 @@ class Priced(NamedTuple):
     """The result of one call of pricing.
 
     ``patterns`` are valid for plans. No pattern has a value above ``most``; this includes patterns that are valid only
-    within the verifier's tolerances, and rates up to ``upto_rps`` of the roles. The search was ``exhaustive`` if it
-    found a pattern of nearly the value ``most``, if no pattern exceeds the floor, or if a longer search would find no
-    more.
+    within the verifier's tolerances, and rates up to ``upto_rps`` of the roles.
     """
 
     patterns: list[Pattern]
     most: int
-    exhaustive: bool
 
 
 class PatternOracle(Protocol):
@@ -68,7 +65,7 @@ class PatternOracle(Protocol):
         """The patterns to begin with: one replica, for each role for which that is valid."""
         ...
 
-    def price(self, values: NDArray[np.int64], floor: int, effort: int) -> Priced:
+    def price(self, values: NDArray[np.int64], floor: int) -> Priced:
         """Find patterns whose roles have a total price above a floor.
 
         Parameters
@@ -77,8 +74,6 @@ class PatternOracle(Protocol):
             (roles,) whole-number prices, not negative.
         floor
             Patterns of at most this value are not wanted.
-        effort
-            0 for the quickest search; higher numbers search longer.
         """
         ...
 

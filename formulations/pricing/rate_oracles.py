@@ -63,7 +63,7 @@ class RoleRates(RateOracle):
         values = each[best, np.arange(len(best))]
         scale = STEPS / max(values.max(initial=0.0), 1e-9)
         above = 0 if self.problem.fills else math.ceil(floor * scale)
-        priced = self.oracle.price(np.ceil(values * scale).astype(np.int64), above, SCHEDULE.effort)
+        priced = self.oracle.price(np.ceil(values * scale).astype(np.int64), above)
         found = []
         for pattern in sorted(priced.patterns, key=lambda one: -int(values[list(one)].sum()))[:SCHEDULE.tried]:
             roles, runs = list(pattern), self.oracle.running(pattern)

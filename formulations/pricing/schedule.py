@@ -26,8 +26,6 @@ class PricingSchedule:
         The most patterns of a setting; the patterns of the highest rates are kept.
     tried
         The most patterns, or levels with patterns, that one pricing of rates takes: the best ones.
-    effort
-        The effort of pricing roles at rates of a grid.
     kept, block, sparse
         The most undominated rows of a list; the rows of the first block that is searched for them, where each further
         block has twice as many; and the part of the rows below which the remaining ones are copied to a new table.
@@ -47,7 +45,6 @@ class PricingSchedule:
     noise: float = 0.7
     listed: int = 300
     tried: int = 12
-    effort: int = 1
     kept: int = 2000
     block: int = 4096
     sparse: float = 0.7

@@ -121,7 +121,7 @@ def _listed(problem: Problem, shared: Shareable) -> Iterator[Setting]:
         worth[able] = UNITS * rates[able] / max(rates[able].max(initial=0.0), DUST) + 1
         for _ in range(SCHEDULE.draws):
             values = (worth * draw.uniform(1 - SCHEDULE.noise, 1 + SCHEDULE.noise, len(worth))).astype(np.int64)
-            found |= dict.fromkeys(oracle.price(values, 0, 0).patterns)
+            found |= dict.fromkeys(oracle.price(values, 0).patterns)
         found = dict.fromkeys(sorted(found, key=lambda pattern: -worth[list(pattern)].sum())[:SCHEDULE.listed])
         sizes = {role: len(pattern) for pattern in sorted(found, key=len) for role in pattern}
         yield Setting(role_ways(problem, {role: 1 / size for role, size in sorted(sizes.items())}),

@@ -54,8 +54,8 @@ class NetworkOracle(KnapsackOracle):
         self.levels, bounded = (make(clients, rule.random_arrivals) for make in (planned_levels, bounded_levels))
         self.ways = ways_of(data, profile, instance.policy, rule, roles, self.levels, relaxed=False)
         loose = ways_of(data, profile, instance.policy, rule, roles, bounded, relaxed=True)
-        self.planned = [self.ways.knapsacks(self.levels, units, relaxed=False) for units in SCHEDULE.units]
-        self.bounded = [loose.knapsacks(bounded, units, relaxed=True) for units in SCHEDULE.units]
+        self.planned = self.ways.knapsacks(self.levels, SCHEDULE.coarse, relaxed=False)
+        self.bounded = loose.knapsacks(bounded, SCHEDULE.fine, relaxed=True)
         self.run_alone = [_run_alone(instance, entry, profile, role) for role in roles]
         self.able = np.array([run is not None for run in self.run_alone], bool)
 

@@ -30,8 +30,8 @@ from provision.models.problem.workload import FleetEntry
 
 Batches = Sequence[Sequence[int]]
 """For each part of a GPU, the batch sizes of its replicas as indices into ``TurnTables.batches``."""
-GRIDS = (Grid(48, 1.12, 3), Grid(120, 1.05, 5))
-"""How fine levels are in the quickest search, and in all others."""
+PLANNED, BOUNDED = Grid(48, 1.12, 3), Grid(120, 1.05, 5)
+"""How fine levels are for plans, and for bounds."""
 
 Parts = tuple[tuple[int, tuple[int, ...]], ...]
 """The parts of a GPU: for each the index of its share, and rows (a role with one of its models) that take turns there.
@@ -133,8 +133,8 @@ class TurnsOracle(KnapsackOracle):
                                  np.array([roles[at].rate_rps for at in self.role]), instance.shared_rule)
         self.copies, self.clients = np.minimum(copies, clients), clients
         self.memory_gib, self.able = self.tables.gpu.slice_memory_gib(WHOLE), np.ones(len(roles), bool)
-        self.planned, self.bounded = ([_splits(self.tables, self.start, grid, relaxed) for grid in GRIDS]
-                                      for relaxed in (False, True))
+        self.planned = _splits(self.tables, self.start, PLANNED, relaxed=False)
+        self.bounded = _splits(self.tables, self.start, BOUNDED, relaxed=True)
         self.known: dict[Pattern, Parts | None] = {}
 
     def seeds(self) -> list[Pattern]:
@@ -149,7 +149,7 @@ class TurnsOracle(KnapsackOracle):
         """The operating points of a pattern's replicas, with the largest feasible batches; None if none are found."""
         if pattern not in self.known:
             counts = np.bincount(pattern, minlength=len(self.copies))
-            found = self._patterns(self.planned[-1], (counts > 0).astype(np.int64), counts, len(pattern) - 1)
+            found = self._patterns((counts > 0).astype(np.int64), counts, len(pattern) - 1)
             within = (self._within(other, counts) for other in found)
             self.known.setdefault(pattern, next((parts for parts in within if parts is not None), None))
         parts = self.known[pattern]

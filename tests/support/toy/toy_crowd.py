@@ -46,10 +46,10 @@ class CrowdOracle:
     def seeds(self):
         return [one for one in self.patterns if len(one) == 1]
 
-    def price(self, values, floor, effort):
+    def price(self, values, floor):
         dear = np.flatnonzero(self.counts @ values > floor)
         most = (self.loose_counts @ values).max(initial=0)
-        return Priced([self.patterns[at] for at in dear], int(most), True)
+        return Priced([self.patterns[at] for at in dear], int(most))
 
     def _counts(self, patterns):
         """(patterns, roles) how often each pattern has each role."""
