@@ -6,16 +6,8 @@ from typing import NamedTuple
 
 from provision.models.base.tolerances import DUST
 
-FRACTIONS = tuple(sorted({j / m for m in range(1, 5) for j in range(1, m + 1)}))
-"""The fractions of a rate that a replica may carry: whole, halves, thirds and quarters."""
-FEW_RATES = 16
-"""Up to this number of distinct rates of a class, each rate is divided into FRACTIONS. With more, all use one grid of
-rates.
-"""
-STEP, WIDE = 1.08, 1.25
-"""The ratio between successive rates: STEP in the common grid of many rates; WIDE below the smallest of the FRACTIONS
-if a class has few rates.
-"""
+STEP = 1.08
+"""The ratio between successive rates."""
 
 
 class Role(NamedTuple):
@@ -59,12 +51,8 @@ def split_rates(rates_rps: Iterable[float], least_rps: float, most_rps: float) -
     if not whole:
         return []
     parts = {min(rate, most_rps) for rate in whole} | {rate / least_replicas(rate, most_rps) for rate in whole}
-    step = STEP
-    if len(whole) <= FEW_RATES:
-        parts |= {part * fraction for part in list(parts) for fraction in FRACTIONS}
-        step = WIDE
-    low, top = min(least_rps, whole[0]), min(parts) if len(whole) <= FEW_RATES else max(parts)
-    parts |= {low * step**at for at in range(math.floor(math.log(top / low) / math.log(step)) + 1)}
+    low, top = min(least_rps, whole[0]), max(parts)
+    parts |= {low * STEP**at for at in range(math.floor(math.log(top / low) / math.log(STEP)) + 1)}
     return sorted(part for part in parts if part <= most_rps)
 
 
