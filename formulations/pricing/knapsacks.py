@@ -10,7 +10,6 @@ relaxation).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np

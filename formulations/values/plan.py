@@ -32,7 +32,7 @@ from provision.formulations.values.program import ValueProgram
 from provision.formulations.values.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.clock import Deadline
-from provision.models.base.tolerances import DUST, FORGIVEN, SOLVER
+from provision.models.base.tolerances import DUST, FORGIVEN, SOLVER, TOLERANCE
 from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.plan import PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
@@ -47,6 +47,8 @@ class PartsPlan:
         The problem.
     groups
         Groups of parts, which have one replica each.
+    below
+        The price that the plan must be below, in units of the Problem.
 
     Attributes
     ----------
@@ -56,8 +58,8 @@ class PartsPlan:
         For each GPU, the place, the workload and the requests/s of each replica; ``gpus`` has its pattern.
     """
 
-    def __init__(self, instance: Instance, groups: Sequence[Group]) -> None:
-        self.instance = instance
+    def __init__(self, instance: Instance, groups: Sequence[Group], below: float) -> None:
+        self.instance, self.below = instance, below
         members = np.concatenate([group.members for group in groups])
         rates_rps = np.repeat([group.rate_rps for group in groups], [len(group.members) for group in groups])
         most = min(SCHEDULE.classes, max(len(members) // SCHEDULE.members, 1))
@@ -73,7 +75,9 @@ class PartsPlan:
         self.served: defaultdict[int, list[tuple[int, int, float]]] = defaultdict(list)
 
     def run(self, until: Deadline) -> None:
-        """Plan the parts that are left, program by program, until a deadline; the first program is always solved."""
+        """Plan the parts that are left, program by program, until a deadline, unless the first program proves that its
+        patterns make no plan of a price ``below``. The first program is always solved.
+        """
         turn = 0
         while (waiting := sum(len(one.members) for one in self.left)) and not (turn and until.over):
             levels = [self._levels(one) for one in self.left]
@@ -107,6 +111,8 @@ class PartsPlan:
             np.add.at(wanted[at], np.searchsorted(levels[at], parts.rates_rps * (1 - DUST)), 1)
         program = ValueProgram(self.patterns, np.zeros(0, int), nodes, [], nodes.levels.ravel(), wanted.ravel())
         while program.priced(until, SCHEDULE.quick, SCHEDULE.few, SCHEDULE.gain) is not None:
+            if not self.gpus and math.ceil(program.value * self.problem.dearest * (1 - TOLERANCE)) >= self.below:
+                return None
             numbers = program.used()
             whole = np.floor(numbers + SOLVER).astype(int)
             rest = np.maximum(numbers - whole, 0.0)
@@ -162,11 +168,14 @@ class PartsPlan:
         return replica_of(self.instance, workload, running_at(points, at), rate_rps)
 
 
-def plan_of_parts(instance: Instance, until: Deadline) -> list[PlannedGpu]:
-    """GPUs that carry most of the workloads of an instance; none if no workload can be divided into parts."""
-    groups = [group for group in in_parts(Problem(instance)) if group.most == 1 and math.isinf(group.cap_rps)]
+def plan_of_parts(instance: Instance, until: Deadline, value: float | None = None) -> list[PlannedGpu]:
+    """GPUs that carry most of the workloads of an instance; none if no workload can be divided into parts, or if they
+    would not be better than a plan of the given ``value`` of the objective.
+    """
+    problem = Problem(instance)
+    groups = [group for group in in_parts(problem) if group.most == 1 and math.isinf(group.cap_rps)]
     if not groups:
         return []
-    found = PartsPlan(instance, groups)
+    found = PartsPlan(instance, groups, math.inf if value is None else round(value / problem.unit))
     found.run(until)
     return found.planned()

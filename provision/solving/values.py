@@ -46,8 +46,9 @@ def solve(instance: Instance, search: Search) -> Outcome:
         if walk is not None and not progress.enough:
             going |= walk(SCHEDULE.values_s)
         if parts and not progress.enough:
-            gpus, parts = plan_of_parts(instance, search.within(search.left_s * SCHEDULE.parts)), False
-            progress.offer(mended(instance, instance.plan_of(NAME, gpus), search))
+            gpus = plan_of_parts(instance, search.within(search.left_s * SCHEDULE.parts), progress.value)
+            progress.offer(mended(instance, instance.plan_of(NAME, gpus), search) if gpus else None)
+            parts = False
     if progress.plan is None:
         progress.offer(greedy.solve(instance, search.apart()).plan)
     return progress.outcome("proved" if progress.proved else "completed" if search.left_s > 0 else "time_limit")
