@@ -2,8 +2,8 @@
 
 **Equal rates** (``even_replicas``), so that a load balancer needs no weights: First, a plan is made without this rule,
 and its rates are made equal. If the result is not valid, a workload with n replicas is planned as n workloads with one
-replica each and 1/n of the rate (fewer, with several replicas on different GPUs, if its share per GPU is limited).
-Choices of the numbers n are tried, the cheapest first.
+replica each and 1/n of the rate; if its share per GPU is limited, as one workload with n replicas on n GPUs. Choices of
+the numbers n are tried, the cheapest first.
 
 The bound is that of the instance without the rule. If all choices were tried and replicas do not share slices, the
 bound is the least bound of all choices. Only numbers at which a further slice type becomes sufficient need to be tried:
@@ -12,30 +12,30 @@ numbers in between only need more slices.
 **Survival** (``survive``) of the loss of any one GPU: plan a workload for k / (k - 1) of its rate, with no GPU carrying
 more than 1 / k of the increased rate. Whichever GPU is lost, the others still carry the whole rate. Such instances are
 planned for several choices of k. The cheapest plan is returned, with the stated rates routed to its replicas. With
-``even_replicas``, each of k GPUs has one replica. All choices get quick plans first. Then the instance without
-``survive`` is searched, for the bound, and all choices, the one with the best quick plan first.
+``even_replicas``, each of k GPUs has one replica.
 
-The bound: a surviving plan without its most expensive GPU is a plan of the instance without ``survive``. Such a plan
-with every GPU doubled survives too.
+The bound: a surviving plan without its most expensive GPU is a plan of the instance without ``survive``.
 """
 
 import heapq
 import math
+import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 
 from provision.formulations.search.fleet import partitions_of
 from provision.formulations.search.segments import best_segments
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.plans.plan import Plan, Replica
+from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import ISOLATED, needs
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Outcome, Search
+from provision.models.problem.search import Outcome, Progress, Search
 from provision.models.problem.workload import Workload
-from provision.solving.detour import Detour, Other, routed, unchanged, with_spare_part
+from provision.solving.detour import QUICK, Other, by_others, routed, with_spare_part
 from provision.solving.schedule import DETOURS
 from provision.solving.steps import Step, one_gpu
 
@@ -58,23 +58,19 @@ def even_replicas(instance: Instance, search: Search, run: Step) -> Outcome:
     run
         Plans an instance without ``even_replicas``.
     """
-    detour = Detour(instance, search, run, partial(dealt_evenly, instance), slack="no")
-    plain, every = instance.with_policy(even_replicas=False), list[Other]()
-    uneven = Other(lambda: plain)
+    plain = instance.with_policy(even_replicas=False)
+    options = _options(instance, QUICK(plain, search.apart()).plan)
+    choices = [Other(split(plain, numbers), lambda plan: dealt_evenly(instance, whole(plan)))
+               for numbers in cheapest(options, DETOURS.numbers) if sum(numbers) <= DETOURS.replicas]
+    every = len(choices) == math.prod(map(len, options)) and needs(plain) <= ALONE
+    return by_others(_progress(instance, search), run, Other(plain, partial(dealt_evenly, instance)), choices,
+                     lambda: "no plan of even replicas was found; a longer time limit may help",
+                     none=UNEVEN if every else "")
 
-    def others() -> Iterator[Other]:
-        yield uneven
-        options = _options(instance, uneven.known.plan)
-        several = cheapest(options, DETOURS.numbers) if len(options) <= DETOURS.replicas else []
-        choices = [Other(partial(split, plain, numbers), partial(merged, instance))
-                   for numbers in several if sum(numbers) <= DETOURS.replicas]
-        if len(choices) == math.prod(map(len, options)) and needs(plain) <= ALONE:
-            every.extend(choices)
-        for one in choices:
-            yield from detour.quickly([one])
 
-    return detour.outcome(uneven, others(), lambda: "no plan of even replicas was found; a longer time limit may help",
-                          every=every, none=UNEVEN)
+def _progress(instance: Instance, search: Search) -> Progress:
+    """The Progress of an instance whose other instances are planned without slack."""
+    return Progress(instance, replace(search, parameters={**search.parameters, "slack": "no"}))
 
 
 def dealt_evenly(instance: Instance, plan: Plan) -> Plan:
@@ -123,41 +119,22 @@ def cheapest(options: Sequence[Sequence[Option]], most: int) -> list[Numbers]:
 
 
 def split(plain: Instance, numbers: Numbers) -> Instance:
-    """The instance with n workloads of one replica each in place of every workload of n replicas.
-
-    If a GPU may carry only k of the n equal parts of a workload, they become k workloads, each with its replicas on
-    different GPUs. The new workloads are named after the index of the workload: ``2.0`` is the first part of the third
-    workload.
+    """The instance with n workloads of one replica each in place of every workload of n replicas; a workload whose
+    share per GPU is limited stays one, with n replicas on n GPUs. ``0.w`` is the first part of workload ``w``.
     """
-    parts = tuple(
-        one.model_copy(update={
-            "name": f"{at}.{part}", "rate_rps": one.rate_rps * replicas / number,
+    parts = []
+    for one, number in zip(plain.workloads, numbers, strict=True):
+        replicas = number if one.rate_rps and one.max_share_per_gpu < 1 else 1
+        parts += [one.model_copy(update={
+            "name": f"{part}.{one.name}", "rate_rps": one.rate_rps * replicas / number,
             "min_replicas": replicas if replicas > 1 else min(one.min_replicas, 1), "max_replicas": replicas,
-            "max_share_per_gpu": 1 / replicas,
-        })
-        for at, (one, number) in enumerate(zip(plain.workloads, numbers, strict=True))
-        for part, replicas in enumerate(_dealt(number, _together(one, number)))
-    )
+            "max_share_per_gpu": 1 / replicas}) for part in range(number // replicas)]
     return plain.replace(workloads=parts, workflows=())
 
 
-def _together(workload: Workload, number: int) -> int:
-    """How many of a number of equal replicas of a workload may be on one GPU, at least 1."""
-    return max(1, math.floor(workload.max_share_per_gpu * number * (1 + TOLERANCE))) if workload.rate_rps else number
-
-
-def _dealt(number: int, several: int) -> list[int]:
-    """A number divided into several whole parts that are as equal as possible; none is 0."""
-    few, more = divmod(number, several)
-    return [few + 1] * more + [few] * (several - more if few else 0)
-
-
-def merged(instance: Instance, plan: Plan) -> Plan:
+def whole(plan: Plan) -> Plan:
     """A plan of a split instance for the workloads of the instance itself."""
-    def renamed(one: Replica) -> Replica:
-        return one.model_copy(update={"workload": instance.workloads[int(one.workload.partition(".")[0])].name})
-
-    return plan.with_replicas(renamed)
+    return plan.with_replicas(lambda one: one.model_copy(update={"workload": one.workload.partition(".")[2]}))
 
 
 def surviving(instance: Instance, search: Search, run: Step) -> Outcome:
@@ -170,15 +147,12 @@ def surviving(instance: Instance, search: Search, run: Step) -> Outcome:
     run
         Plans an instance without ``survive``.
     """
-    finish = partial(dealt_evenly, instance) if instance.policy.even_replicas else unchanged
-    detour = Detour(instance, search, run, finish, slack="no")
-    choices = [Other(partial(_spread, instance, parts), partial(_without_one_part, parts=parts))
-               for parts in _choices(instance)]
-    doubled = partial(routed, parts=dict.fromkeys(instance.workload, 0.5), copies=2)
-    plain = Other(lambda: _without(instance, [_unlimited(one) for one in instance.workloads]), doubled)
-    limited = Other(lambda: _without(instance, instance.workloads), doubled)
-    return detour.outcome(
-        plain, [plain, *detour.quickly(choices), limited],
+    def back(plan: Plan) -> Plan:
+        return dealt_evenly(instance, plan) if instance.policy.even_replicas else routed(instance, plan)
+
+    choices = [Other(_spread(instance, parts), back) for parts in _choices(instance)]
+    return by_others(
+        _progress(instance, search), run, Other(_without(instance, map(_unlimited, instance.workloads))), choices,
         lambda: next((one.known.reason for one in reversed(choices) if one.known.reason), ""),
         raised=lambda bound: bound + one_gpu(instance))
 
@@ -190,9 +164,9 @@ def _unlimited(workload: Workload) -> Workload:
     return workload.model_copy(update={"max_share_per_gpu": 1.0, "min_replicas": min(workload.min_replicas, 1)})
 
 
-def _without(instance: Instance, workloads: Sequence[Workload]) -> Instance:
+def _without(instance: Instance, workloads: Iterable[Workload]) -> Instance:
     """The instance with other workloads, without survival and without even rates."""
-    return instance.with_policy(survive=None, even_replicas=False).replace(workloads=workloads)
+    return instance.with_policy(survive=None, even_replicas=False).replace(workloads=list(workloads))
 
 
 def _choices(instance: Instance) -> Iterator[dict[str, int]]:
@@ -203,7 +177,7 @@ def _choices(instance: Instance) -> Iterator[dict[str, int]]:
     for more in range(1, 1 + DETOURS.spreads):
         yield {
             one.name: max(2, min(math.ceil(instance.planned_rps(one) / rps) + more if rps > 0 else 1 + more,
-                                 one.max_replicas or DETOURS.most_gpus, DETOURS.most_gpus))
+                                 one.max_replicas or sys.maxsize))
             for one, rps in zip(instance.workloads, most_rps.tolist(), strict=True)
         }
 
@@ -215,8 +189,3 @@ def _spread(instance: Instance, parts: Mapping[str, int]) -> Instance:
         workloads = [one.model_copy(update=dict.fromkeys(("min_replicas", "max_replicas"), parts[one.name]))
                      if one.rate_rps else one for one in workloads]
     return _without(instance, workloads)
-
-
-def _without_one_part(plan: Plan, parts: Mapping[str, int]) -> Plan:
-    """A plan of the spread instance with the stated rates, which are those of all parts but one."""
-    return routed(plan, {name: (number - 1) / number for name, number in parts.items()})

@@ -82,42 +82,27 @@ class DetourSchedule:
     ----------
     quick_s
         The seconds of the quick plans of all other instances together.
-    first, turn_s
-        How many other instances are planned in the first round, and for how long each. Longer turns prove more of them;
-        shorter ones give a plan sooner if the first instances have none.
-    more
-        The factor on both numbers from one round to the next.
+    turn_s, longer
+        The seconds of the first turn of an instance, and the factor from one turn to the next. Longer turns prove more
+        instances; shorter ones give a plan sooner if the first instances have none.
     numbers, replicas
         Even replicas (`provision.solving.policies`): the most choices of numbers of replicas, where more prove larger
-        instances and cost a plan each; and the most workloads, and replicas of a choice, for which choices are tried:
-        larger instances take too long for a turn.
-    spreads, most_gpus
-        Survival (`provision.solving.policies`): how many spreads are tried, over 1, 2, ... GPUs more than carry a
-        workload, of which each takes time from the others; and the most GPUs over which a workload is spread. With more
-        of them rates are increased by less, and a GPU may carry less of a workload, which leaves fewer plans.
-    domains
-        Places (`provision.solving.placing.placed`): the most domains over which rates are increased; every number takes
-        two instances.
-    sizes
-        Workflows (`provision.solving.staged`): the most batch sizes of which all are tried. If a workload has more,
-        those near powers of two are, which proves less and takes fewer quick plans.
-    deal_s, least_deal_s
-        The most and the fewest seconds of one dealing of GPUs to nodes. With more of them a dealing of many GPUs is
-        found more often, and other instances wait.
+        instances and cost a plan each; and the most replicas of a choice: larger instances take too long for a turn.
+    spreads
+        Survival of GPUs (`provision.solving.policies`) and of places (`provision.solving.placing.placed`): over how
+        many numbers of them rates are spread, each of which takes time from the others.
+    deal_s
+        The most seconds of one dealing of GPUs to nodes. With more of them a dealing of many GPUs is found more often,
+        and other instances wait.
     """
 
     quick_s: float = 3.0
-    first: int = 4
     turn_s: float = 1.0
-    more: int = 2
-    numbers: int = 60
+    longer: float = 2.0
+    numbers: int = 24
     replicas: int = 2000
     spreads: int = 3
-    most_gpus: int = 12
-    domains: int = 4
-    sizes: int = 12
     deal_s: float = 10.0
-    least_deal_s: float = 1e-3
 
 
 @dataclass(frozen=True)

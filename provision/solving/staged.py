@@ -15,14 +15,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import SHARED, Method, needs
-from provision.models.problem.search import Outcome, Search
+from provision.models.problem.search import Outcome, Progress, Search
 from provision.models.problem.stages import feeding, in_stages
-from provision.solving.detour import Detour, Other
-from provision.solving.schedule import DETOURS
+from provision.solving.detour import Other, by_others
 from provision.solving.steps import Step
 
 
@@ -41,18 +39,17 @@ def in_bursts(instance: Instance, search: Search, run: Step) -> Outcome:
     run
         Plans an instance whose bursts are known.
     """
-    detour, plain, names = Detour(instance, search, run), Other(lambda: instance), feeding(instance)
+    names = feeding(instance)
     known = {name: _batch_sizes(instance, name) for name in names}
     tried = {name: _few(sizes) for name, sizes in known.items()}
-    choices = [Other(partial(in_stages, instance, sizes, limited=True)) for sizes in _choices(tried)]
-    whole = len(names) == 1 and tried == known and not needs(instance) & SHARED
-    return detour.outcome(
-        plain, [plain, *detour.quickly(choices)],
+    choices = [Other(in_stages(instance, sizes, limited=True)) for sizes in _choices(tried)]
+    every = len(names) == 1 and tried == known and not needs(instance) & SHARED
+    return by_others(
+        Progress(instance, search), run, Other(instance), choices,
         lambda: "no plan was found that bears the bursts in which later stages get requests; a longer time limit may "
                 "help",
-        every=choices if whole else (),
         none=f"whatever the batches of {names[0]}, the workloads that follow it get them as bursts that they cannot "
-             "answer in time; raise an SLO")
+             "answer in time; raise an SLO" if every else "")
 
 
 def _choices(tried: Mapping[str, Sequence[int]]) -> Iterator[dict[str, int]]:
@@ -73,10 +70,6 @@ def _batch_sizes(instance: Instance, name: str) -> list[int]:
 
 
 def _few(sizes: list[int]) -> list[int]:
-    """The batch sizes that are tried, ascending: all if they are few, else the largest up to each power of two, and the
-    largest of all.
-    """
-    if len(sizes) <= DETOURS.sizes:
-        return sizes
-    powers = (2**power for power in range(1 + int(math.log2(sizes[-1]))))
-    return sorted({sizes[-1], *(max(size for size in sizes if size <= one) for one in powers if sizes[0] <= one)})
+    """The batch sizes that are tried, ascending: the largest up to each power of two, and the largest of all."""
+    powers = (max(2**power, sizes[0]) for power in range(1 + math.ceil(math.log2(sizes[-1]))))
+    return sorted({max(size for size in sizes if size <= most) for most in powers})

@@ -18,11 +18,11 @@ from provision.models.hardware.places import Places
 from provision.models.plans.plan import Plan, PlannedGpu
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Outcome, Search
-from provision.solving.detour import Detour, Other, routed, with_spare_part
+from provision.models.problem.search import Outcome, Progress, Search
+from provision.solving.detour import QUICK, Other, by_others, routed, with_spare_part
 from provision.solving.placing.deal import deal
 from provision.solving.schedule import DETOURS
-from provision.solving.steps import Step, one_gpu
+from provision.solving.steps import Step, one_gpu, valid_for
 
 
 def placed(instance: Instance, search: Search, run: Step) -> Outcome:
@@ -39,37 +39,37 @@ def placed(instance: Instance, search: Search, run: Step) -> Outcome:
 
     def dealt(plan: Plan) -> Plan:
         """The plan dealt to nodes; undealt if that is impossible."""
-        found, reason = deal(instance, plan, max(min(DETOURS.deal_s, search.left_s), DETOURS.least_deal_s))
+        found, reason = deal(instance, plan, min(DETOURS.deal_s, search.left_s))
         if found is None:
             reasons.append(reason)
         return found or plan
 
-    detour, plain = Detour(instance, search, run, dealt), Other(lambda: _capped(instance, places))
+    def back(plan: Plan, copies: int) -> Plan:
+        return dealt(routed(instance, plan, copies))
 
-    def others() -> Iterator[Other]:
-        yield plain
-        yield from (several := list(_others(plain.instance, places)))
-        if detour.progress.plan is None:
-            for plan in _in_groups([plain, *several], places, detour):
-                detour.offer(plan)
-
-    detour.progress.prove(_spread_over(instance, places) * one_gpu(instance) or None)
+    progress, capped = Progress(instance, search), _capped(instance, places)
+    progress.prove(_spread_over(instance, places) * one_gpu(instance) or None)
+    plain = Other(capped, dealt)
+    choices = [Other(one, partial(back, copies=copies)) for one, copies in _others(capped, places)]
+    for plan in _in_groups([plain, *choices], places, search):
+        progress.offer(valid_for(instance, plan))
     more = _more(instance, places)
-    return detour.outcome(plain, others(), lambda: reasons[0] if reasons else "", raised=lambda bound: bound * more)
+    return by_others(progress, run, plain, choices, lambda: reasons[0] if reasons else "",
+                     raised=lambda bound: bound * more)
 
 
-def _others(plain: Instance, places: Places) -> Iterator[Other]:
-    """Yield instances whose plans are spread over domains, and survive losses of domains."""
+def _others(plain: Instance, places: Places) -> Iterator[tuple[Instance, int]]:
+    """Yield instances whose plans are spread over domains, and survive losses of domains, each with how often every GPU
+    of its plan will stand.
+    """
     parts = {one.workload: 1 / one.at_least for one in sorted(places.spread, key=lambda one: one.at_least)}
     spread = _limited(plain, parts) if parts else plain
     if parts:
-        yield Other(lambda: spread)
+        yield spread, 1
     domains = min([len(places.domains(kind)) for kind in places.losses], default=1)
-    for k in range(min(domains, DETOURS.domains), 1, -1):
+    for k in range(min(domains, 1 + DETOURS.spreads), 1, -1):
         for copies in (k, 1):
-            workloads = [with_spare_part(one, k, copies) for one in spread.workloads]
-            yield Other(partial(spread.replace, workloads=workloads),
-                        partial(routed, parts=dict.fromkeys(spread.workload, (k - 1) / k), copies=copies))
+            yield spread.replace(workloads=[with_spare_part(one, k, copies) for one in spread.workloads]), copies
 
 
 def _limited(instance: Instance, parts: Mapping[str, float]) -> Instance:
@@ -106,16 +106,16 @@ def _capped(instance: Instance, places: Places) -> Instance:
     return instance.replace(places=None, fleet=fleet)
 
 
-def _in_groups(several: Sequence[Other], places: Places, detour: Detour) -> Iterator[Plan]:
-    """Yield plans in which workloads that must not share nodes, and those of different tenants, have GPUs of their own.
+def _in_groups(several: Sequence[Other], places: Places, search: Search) -> Iterator[Plan]:
+    """Yield quick plans in which workloads that must not share nodes, and those of different tenants, have GPUs of
+    their own.
     """
-    groups, search = _groups([one.name for one in several[0].instance.workloads], places), detour.search
+    groups = _groups([one.name for one in several[0].instance.workloads], places)
     for other in several if len(groups) > 1 else ():
         left, gpus = other.instance, list[PlannedGpu]()
         for names in groups:
             few = left.replace(workloads=[one for one in left.workloads if one.name in names], workflows=())
-            seconds = min(DETOURS.turn_s, search.left_s / len(groups))
-            found = detour.run(few, search.apart(seconds, slack="no")).plan
+            found = QUICK(few, search.apart()).plan
             if found is None:
                 break
             gpus += found.gpus
