@@ -111,35 +111,30 @@ class SolveSchedule:
 
     Attributes
     ----------
-    repaired, replayed
-        The fraction of the limit for the search if replays and repairs follow, and if replays alone follow, also those
-        by which language models are verified. A longer search leaves shorter replays and fewer repairs.
-    beginning, beginning_s
-        The largest fraction of the limit, and the most seconds, for a plan to begin with.
+    searched
+        The fraction of the limit for the search if replays, or another plan within the memory, may follow. A longer
+        search leaves shorter replays and fewer repairs.
+    beginning
+        The largest fraction of the limit for a plan to begin with.
     tables
         The fraction of the limit for latency tables that are not on disk yet; after it they are coarse. With more of it
         tables are exact more often, and the search begins later.
-    least, least_s
-        What is left for the search however long reading took: this fraction of the limit, but not more than these
-        seconds. It may exceed the limit by as much.
-    grace, least_grace_s, most_grace_s
+    least_s
+        What is left for the search however long reading took, or half of the limit if that is less. It may exceed the
+        limit by as much.
+    grace, least_grace_s
         After its limit or a signal, a search in a process of its own may go on for the fraction ``grace`` of its limit,
-        but at least and at most for these seconds. Longer, and fewer answers are lost; shorter, and the limit holds
-        better.
+        but at least for these seconds. Longer, and fewer answers are lost; shorter, and the limit holds better.
     look_s
         The seconds between two looks, while nothing is told, at whether that process should be left.
     """
 
-    repaired: float = 0.7
-    replayed: float = 0.9
-    beginning: float = 0.2
-    beginning_s: float = 3.0
+    searched: float = 0.7
+    beginning: float = 0.1
     tables: float = 0.5
-    least: float = 0.5
     least_s: float = 0.5
     grace: float = 0.05
     least_grace_s: float = 0.3
-    most_grace_s: float = 5.0
     look_s: float = 0.05
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, TypeVar
+from typing import Any
 
 from provision.instances.files.files import FilePath
 from provision.instances.read import read, read_plan
@@ -23,7 +23,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.memory import states_memory
 from provision.models.problem.method import FEATURES, Method
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import SIGNALS, Incumbent, Outcome, Search, Status, Termination, stoppable
+from provision.models.problem.search import SIGNALS, Incumbent, Outcome, Search, Status, stoppable
 from provision.models.problem.stages import refuse_unequal_rates
 from provision.models.traffic.queue_tables import Limited, limited
 from provision.solving.memory import check_size, replaced, within_memory
@@ -34,7 +34,7 @@ from provision.solving.replayed import refuted, replay_of, reports_of, too_many,
 from provision.solving.schedule import SOLVE
 from provision.solving.staged import planned
 from provision.solving.steps import valid_for, where_able
-from provision.solving.worker import Told, Voice, can_fork, told_by
+from provision.solving.worker import Report, Tell, can_fork, told_by
 from provision.verification.verify import verify
 
 LONGEST_S = 1e7
@@ -43,7 +43,6 @@ COARSE = ("the latency table of these arrivals was coarse, on the safe side, so 
           "time for is kept on this machine: solve again for a plan that may be cheaper")
 UNPROVEN: Mapping[str, Status] = {"optimal": "feasible", "infeasible": "unknown"}
 """The status of an answer whose proof does not hold."""
-Answered = TypeVar("Answered", Outcome, Result)
 
 
 def solve(
@@ -136,16 +135,16 @@ def solve(
     task = Task(instance, chosen, settings, time_limit_s, seed, first, replay, watch, gap, executor)
     with stoppable(*SIGNALS[:1 + strict]) as stop:
         failures = list[Exception]()
-        voice = Voice(_guarded(report, stop, failures), tell)
+        heard = _guarded(report, stop, failures)
         if not strict or not can_fork():
-            return _noted(task.result(voice), failures)
+            return _noted(task.result(heard, tell), failures)
         with limited(task.left_s * SOLVE.tables) as tables:
-            told = told_by(partial(task.limited_result, tables), task.left_s, voice)
+            told = told_by(partial(task.limited_result, tables), task.left_s, heard, tell)
             tables.end()
-            result = task.result_of(told, stop)
-            if told.result is None and tables.coarse:
-                result = replace(result, notes=(*result.notes, COARSE))
-            return _noted(result, failures)
+            if isinstance(told, Outcome):
+                told = task.left_result(told)
+                told = _unproven(told) if tables.coarse else told
+            return _noted(told, failures)
 
 
 @dataclass(frozen=True)
@@ -170,39 +169,30 @@ class Task:
     @property
     def left_s(self) -> float:
         """The seconds that are left for the search and the replays."""
-        return max(self.time_limit_s - self.watch.elapsed_s, min(self.time_limit_s * SOLVE.least, SOLVE.least_s))
+        return max(self.time_limit_s - self.watch.elapsed_s, min(self.time_limit_s / 2, SOLVE.least_s))
 
-    def limited_result(self, tables: Limited, voice: Voice) -> Result:
+    def limited_result(self, tables: Limited, report: Report, tell: Tell) -> Result:
         """The result under latency tables that may be coarse: if some were, nothing is proven, and they are refined in
         the time that is left.
         """
-        def report(news: Incumbent) -> None:
-            voice.report(replace(news, bound=None) if tables.coarse else news)
-
-        def searched(outcome: Outcome) -> None:
-            voice.searched(_unproven(outcome) if tables.coarse else outcome)
-
         end = Deadline(self.left_s)
-        result = self.result(Voice(report, voice.tell, searched))
+        result = self.result(lambda news: report(replace(news, bound=None) if tables.coarse else news), tell)
         if not tables.coarse:
             return result
-        voice.tell("refining the latency table of its arrivals")
-        refined = tables.refine(end)
-        further = "; it is complete now" if refined else ""
-        return replace(_unproven(result), notes=(*result.notes, COARSE + further))
+        tell("refining the latency table of its arrivals")
+        return _unproven(result, "; it is complete now" if tables.refine(end) else "")
 
-    def result(self, voice: Voice) -> Result:
+    def result(self, report: Report, tell: Tell) -> Result:
         """Search for a plan and verify it; replay it if that is asked for, and repair it if the method is ``auto``."""
         instance, chosen = self.instance, self.method
         check_size(instance)
         repairs = self.replay and chosen.name == "auto" and instance.random_arrivals
         begun = self._begun()
-        left_s = self.left_s
-        tokens = any(one.tokens for one in instance.workloads)
-        first_s = left_s * (SOLVE.repaired if repairs or states_memory(instance) else
-                            SOLVE.replayed if self.replay or tokens else 1)
+        left_s, tokens = self.left_s, any(one.tokens for one in instance.workloads)
+        further = self.replay or tokens or states_memory(instance)
         end = Deadline(left_s)
-        search = Search(first_s, self.seed, self.settings, voice.report, begun, gap=self.gap)
+        search = Search(left_s * (SOLVE.searched if further else 1), self.seed, self.settings, report, begun,
+                        gap=self.gap)
         outcome = planned(chosen, instance, search)
         if search.stop.asked and outcome.termination in ("completed", "time_limit"):
             outcome = replace(outcome, termination="stopped")
@@ -212,13 +202,9 @@ class Task:
         flood = too_many(instance) if self.replay else ()
         if not self.replay or flood or outcome.plan is None:
             return self.answer(outcome, (*crowded, *flood))
-        voice.searched(outcome)
         if tokens:
             verify(instance, outcome.plan)  # now, since it replays too, and keeps what it replayed
-        assert outcome.solve_seconds is not None
-        spent_s = min(outcome.build_seconds + outcome.solve_seconds, first_s)  # without the time of compiling
-        end = Deadline(left_s - spent_s)
-        outcome, reports, told = self._replayed(outcome, search, end, voice.tell, repairs)
+        outcome, reports, told = self._replayed(outcome, search, end, tell, repairs)
         return self.answer(outcome, (*crowded, *told), replay_of(instance, reports))
 
     def _begun(self) -> Plan | None:
@@ -230,7 +216,7 @@ class Task:
         return valid_for(instance, self.start) or mended(instance, rerated(instance, self.start),
                                                          Search(seconds, self.seed))
 
-    def _replayed(self, outcome: Outcome, search: Search, end: Deadline, tell: Callable[[str], None], repairs: bool
+    def _replayed(self, outcome: Outcome, search: Search, end: Deadline, tell: Tell, repairs: bool
                   ) -> tuple[Outcome, list[SimulationReport], tuple[str, ...]]:
         """Replay the plan of an outcome, and repair it if asked; return the outcome, the reports, and notes."""
         instance, stopped, told = self.instance, search.stop.asked, tuple[str, ...]()
@@ -247,16 +233,10 @@ class Task:
             told = (*told, "stopped while the plan was replayed")
         return outcome, reports, told
 
-    def result_of(self, told: Told, stop: Stop) -> Result:
-        """The Result of a search in a process of its own; if it has none, that of the best plan that was told."""
-        if told.result is not None:
-            return told.result
-        if told.outcome is not None:
-            return self.answer(told.outcome, (f"{told.ended} while the plan was replayed",))
+    def left_result(self, told: Outcome) -> Result:
+        """The Result of a search that was left: that of the best plan that it told."""
         plan = valid_for(self.instance, told.plan or self.start)
-        termination: Termination = "died" if told.died else "stopped" if stop.asked else "time_limit"
-        left = Outcome("unknown" if plan is None else "feasible", termination, plan, told.bound, told.ended)
-        return self.answer(left, (told.ended,))
+        return self.answer(replace(told, status="feasible" if plan else "unknown", plan=plan), (told.reason,))
 
     def answer(self, outcome: Outcome, told: Sequence[str], replay: Replay | None = None) -> Result:
         """The Result of an outcome, verified, with notes.
@@ -346,10 +326,11 @@ def check_time_limit(time_limit_s: float) -> None:
         raise InputError(f"time limit {time_limit_s!r}: must be above 0 and at most {LONGEST_S:g} seconds")
 
 
-def _unproven(answer: Answered) -> Answered:
-    """An outcome or a Result of which nothing is proven."""
-    return replace(answer, status=UNPROVEN.get(answer.status, answer.status), bound=None,
-                   termination="completed" if answer.termination == "proved" else answer.termination)
+def _unproven(result: Result, further: str = "") -> Result:
+    """A Result under coarse latency tables, of which nothing is proven."""
+    return replace(result, status=UNPROVEN.get(result.status, result.status), bound=None,
+                   termination="completed" if result.termination == "proved" else result.termination,
+                   notes=(*result.notes, COARSE + further))
 
 
 def _refuted(instance: Instance, value: float | None, bound: float | None) -> bool:
@@ -364,8 +345,8 @@ def _beginning(instance: Instance, chosen: Method, limit_s: float, seed: int) ->
     """The plan that a method wants to begin with; None if there is none."""
     if chosen.begins_with is None:
         return None
-    first, seconds = find_method(chosen.begins_with(instance)), min(limit_s * SOLVE.beginning, SOLVE.beginning_s)
-    return where_able(first)(instance, Search(seconds, seed, dict(first.parameters))).plan
+    first = find_method(chosen.begins_with(instance))
+    return where_able(first)(instance, Search(limit_s * SOLVE.beginning, seed, dict(first.parameters))).plan
 
 
 @cache

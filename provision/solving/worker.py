@@ -7,6 +7,7 @@ if it dies, what it told last is the answer.
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import signal
@@ -15,7 +16,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from time import perf_counter
@@ -25,33 +26,13 @@ from provision.models.base.clock import COMPILING, now_s, present_stop, stopping
 from provision.models.base.errors import MethodError
 from provision.models.plans.plan import Plan
 from provision.models.plans.result import Result
-from provision.models.problem.search import SIGNALS, Incumbent, Outcome
+from provision.models.problem.search import SIGNALS, Incumbent, Outcome, Termination
 from provision.solving.schedule import SOLVE
 
-
-@dataclass(frozen=True)
-class Voice:
-    """What a search calls: with every incumbent, with its current activity in words, and with its outcome before plans
-    are replayed.
-    """
-
-    report: Callable[[Incumbent], None]
-    tell: Callable[[str], None] = lambda text: None
-    searched: Callable[[Outcome], None] = lambda outcome: None
-
-
-@dataclass
-class Told:
-    """What a process has told: the best plan and bound, the outcome before replays, and the Result. ``ended`` tells in
-    words why there is no Result, and ``died`` whether the reason is that the process ended by itself.
-    """
-
-    plan: Plan | None = None
-    bound: float | None = None
-    outcome: Outcome | None = None
-    result: Result | None = None
-    ended: str = ""
-    died: bool = False
+Report = Callable[[Incumbent], None]
+"""What a search calls with every better plan and bound."""
+Tell = Callable[[str], None]
+"""What a search calls with its current activity in words."""
 
 
 def can_fork() -> bool:
@@ -59,9 +40,9 @@ def can_fork() -> bool:
     return sys.platform == "linux"
 
 
-def told_by(work: Callable[[Voice], Result], limit_s: float, voice: Voice) -> Told:
-    """Run a search in a copy of this process; return what it told. ``Told.ended`` tells if it died or did not end in
-    time: then there is no result.
+def told_by(work: Callable[[Report, Tell], Result], limit_s: float, report: Report, tell: Tell) -> Result | Outcome:
+    """Run a search in a copy of this process; return its Result. If it died or did not end in time, return an Outcome
+    with the best plan and bound that it told, and why as the reason.
 
     Parameters
     ----------
@@ -69,67 +50,58 @@ def told_by(work: Callable[[Voice], Result], limit_s: float, voice: Voice) -> To
         The search; an exception that it raises is raised here.
     limit_s
         The seconds after which it should have ended. Compiling kernels does not count.
-    voice
+    report, tell
         Called here with what the search tells.
     """
-    stop, context, told = present_stop(), get_context("fork"), Told()
+    stop, context, best = present_stop(), get_context("fork"), Incumbent(None, None)
     if stop.asked:
-        return Told(ended="stopped before the search began")
+        return Outcome("unknown", "stopped", reason="stopped before the search began")
     pipe, theirs = context.Pipe()
     process = context.Process(target=_search, args=(work, pipe, theirs))
     process.start()
     theirs.close()
     _own_group(process.pid or 0)
-    grace_s = min(max(SOLVE.least_grace_s, limit_s * SOLVE.grace), SOLVE.most_grace_s)
-    end_s, stopped_s = now_s() + limit_s, None
+    grace_s = max(SOLVE.least_grace_s, limit_s * SOLVE.grace)
+    end_s, stopped_s = now_s() + limit_s, math.inf
+
+    def left(termination: Termination, why: str) -> Outcome:
+        return Outcome("unknown", termination, best.plan, best.bound, why)
+
     try:
-        while told.result is None:
+        while True:
             try:
-                message = pipe.recv() if pipe.poll(SOLVE.look_s) else None
+                message: tuple[str, Any] = pipe.recv() if pipe.poll(SOLVE.look_s) else ("", None)
             except (EOFError, OSError):
                 process.join(grace_s)
-                told.died = True
-                told.ended = f"the search died ({_cause(process.exitcode or 0)}); please report this"
-                break
-            if message is not None:
-                _hear(told, voice, *message)
-            if stop.asked and stopped_s is None:
+                return left("died", f"the search died ({_cause(process.exitcode or 0)}); please report this")
+            match message:
+                case "incumbent", Incumbent() as news:
+                    best = replace(news, plan=news.plan or best.plan)
+                    report(news)
+                case "tell", str(text):
+                    tell(text)
+                case "compiling", begins:
+                    (COMPILING.begin if begins else COMPILING.end)()
+                case "result", Result() as result:
+                    return result
+                case "error", BaseException() as error:
+                    raise error
+            if stop.asked and stopped_s == math.inf:
                 os.kill(process.pid or 0, signal.SIGINT)
                 stopped_s = perf_counter()
-            if stopped_s is not None and perf_counter() - stopped_s > grace_s:
-                told.ended = "the search did not stop in time and was left"
-                break
+            if perf_counter() - stopped_s > grace_s:
+                return left("stopped", "the search did not stop in time and was left")
             if now_s() - end_s > grace_s and not COMPILING.running:
-                told.ended = "the search did not end at its time limit and was left"
-                break
+                return left("time_limit", "the search did not end at its time limit and was left")
     finally:
         _end(process.pid or 0)
         process.join()
         pipe.close()
         while COMPILING.running:
             COMPILING.end()
-    return told
 
 
-def _hear(told: Told, voice: Voice, kind: str, content: Any) -> None:
-    """Keep what the process tells, and pass it on."""
-    match kind:
-        case "incumbent":
-            told.plan, told.bound = content.plan or told.plan, content.bound
-            voice.report(content)
-        case "tell":
-            voice.tell(content)
-        case "outcome":
-            told.outcome = content
-        case "compiling":
-            (COMPILING.begin if content else COMPILING.end)()
-        case "result":
-            told.result = content
-        case "error":
-            raise content
-
-
-def _search(work: Callable[[Voice], Result], theirs: Connection, pipe: Connection) -> None:
+def _search(work: Callable[[Report, Tell], Result], theirs: Connection, pipe: Connection) -> None:
     """Search, in the copied process; tell the Result or the exception, and exit."""
     theirs.close()
     os.register_at_fork(after_in_child=pipe.close)  # the caller sees the end of this process, not of its children
@@ -150,8 +122,7 @@ def _search(work: Callable[[Voice], Result], theirs: Connection, pipe: Connectio
             signal.signal(number, lambda number, frame: stop.ask(number))
         COMPILING.heard = lambda begins: send("compiling", begins)
         try:
-            send("result", work(Voice(report, lambda text: send("tell", text),
-                                      lambda outcome: send("outcome", outcome))))
+            send("result", work(report, lambda text: send("tell", text)))
         except BaseException as error:
             error.add_note(traceback.format_exc())
             send("error", _portable(error))
