@@ -19,7 +19,7 @@ from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Search
 from provision.models.problem.workload import Workload
-from provision.solving.replayed import refuted, reports_of, tightened, unsure, widened
+from provision.solving.replayed import refuted, reports_of, tightened, unsure
 from provision.solving.schedule import REPLAYS
 from provision.solving.staged import planned
 from provision.solving.steps import valid_for, where_able
@@ -97,14 +97,14 @@ def repaired(instance: Instance, method: Method, search: Search, end: Deadline, 
     first
         A plan, and the reports of its replays.
     """
-    tight, late, holds = instance, unsure(first[1], instance.policy.holds), instance.policy.holds
-    late = widened(instance, late)
-    for left in range(REPLAYS.times, 0, -1):
+    tight, holds = instance, instance.policy.holds
+    late = unsure(first[1], holds)
+    for _ in range(REPLAYS.times):
         if end.left_s < REPLAYS.least_plan_s:
             break
         tight = tightened(tight, late)
         tell(f"planning again for {', '.join(late)}")
-        limit_s = max(end.left_s * REPLAYS.planning / min(left, REPLAYS.shared), REPLAYS.least_plan_s)
+        limit_s = max(end.left_s * REPLAYS.planning, REPLAYS.least_plan_s)
         plan = valid_for(instance, planned(method, tight, search.apart().anew(time_limit_s=limit_s)).plan)
         reports = [] if plan is None else reports_of(instance, plan, search.seed, end, tell)
         if plan is None or not reports:

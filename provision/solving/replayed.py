@@ -12,8 +12,8 @@ for a new draw of the square root (Student's t) is below the square root of the 
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -51,8 +51,7 @@ def reports_of(
     seed
         The seed of the first replay. Each further replay has the next seed.
     end
-        The deadline for all replays; None for no limit. To meet it, there are fewer and shorter replays, but at least
-        one short replay.
+        The deadline for all replays; None for no limit. To meet it, there are fewer of them, but at least one.
     tell
         Called with a text that has the number of the current replay.
     executor
@@ -63,25 +62,18 @@ def reports_of(
     list of SimulationReport
         Empty if the plan cannot be replayed.
     """
-    seconds, replications = _lengths(instance)
-    reports: list[SimulationReport] = []
-    try:
-        if end is not None:
-            seconds = _fitting_s(instance, plan, seed, seconds, end)
-        given, planned, watch = executor.share(instance), executor.share(plan), Stopwatch()
-        tasks = [(given, planned, seconds, seed + number) for number in range(replications)]
-        found: dict[int, SimulationReport] = {}
-        tell(f"replaying 1 of {replications}")
+    given, planned, seconds, watch = executor.share(instance), executor.share(plan), _seconds(instance), Stopwatch()
+    tasks = [(given, planned, seconds, seed + number) for number in range(REPLAYS.replays)]
+    found: dict[int, SimulationReport] = {}
+    tell(f"replaying 1 of {len(tasks)}")
+    with suppress(InputError):
         for number, report in executor.results(_simulated, tasks):
             found[number] = report
             late = end is not None and watch.elapsed_s / len(found) > end.left_s
-            if late or len(found) == replications:
+            if late or len(found) == len(tasks):
                 break
-            tell(f"replaying {len(found) + 1} of {replications}")
-        reports = [found[number] for number in sorted(found)]
-    except InputError:
-        return []
-    return reports
+            tell(f"replaying {len(found) + 1} of {len(tasks)}")
+    return [found[number] for number in sorted(found)]
 
 
 def _simulated(instance: Any, plan: Any, seconds: float, seed: int) -> SimulationReport:
@@ -97,35 +89,12 @@ def too_many(instance: Instance) -> tuple[str, ...]:
             ) if requests > REPLAYS.requests else ()
 
 
-def _lengths(instance: Instance) -> tuple[float, int]:
-    """The seconds of arrivals in a replay, and the number of replays, if time does not limit them."""
-    rate_rps = sum(one.rate_rps for one in instance.workloads)
-    if not rate_rps:
-        return REPLAYS.least_s, REPLAYS.replays
+def _seconds(instance: Instance) -> float:
+    """The seconds of arrivals in a replay."""
+    rates_rps = [one.rate_rps for one in instance.workloads if one.rate_rps]
     slowest_rps = min((one.rate_rps for one in instance.workloads if one.tokens and one.rate_rps), default=math.inf)
-    seconds = min(max(SECONDS, REPLAYS.each_requests / slowest_rps), REPLAYS.requests / REPLAYS.replays / rate_rps)
-    seconds = max(seconds, REPLAYS.least_s)
-    possible = int(REPLAYS.requests / (rate_rps * seconds))
-    return seconds, min(max(possible, REPLAYS.replays), REPLAYS.most_replays)
-
-
-def _fitting_s(instance: Instance, plan: Plan, seed: int, seconds: float, end: Deadline) -> float:
-    """The seconds of arrivals that can be replayed a few times until ``end``, estimated from two short replays.
-
-    Two lengths are replayed; the difference gives the time per second of arrivals. If the first took longer, because
-    it loaded kernels, the second alone gives it.
-    """
-    took_s: list[float] = []
-    for length in REPLAYS.tried_s:
-        watch = Stopwatch()
-        simulate(instance, plan, min(length, seconds), seed)
-        took_s.append(watch.elapsed_s)
-        left_s = end.left_s / REPLAYS.fewest
-        if took_s[-1] * seconds / length <= left_s:
-            return seconds
-    (short, long), grows = REPLAYS.tried_s, took_s[1] - took_s[0]
-    possible = long * left_s / took_s[1] if grows <= 0 else long + (left_s - took_s[1]) * (long - short) / grows
-    return min(max(possible, REPLAYS.least_s), seconds)
+    most = REPLAYS.requests / REPLAYS.replays / sum(rates_rps) if rates_rps else 0.0
+    return max(min(max(SECONDS, REPLAYS.each_requests / slowest_rps), most), REPLAYS.least_s)
 
 
 def replay_of(instance: Instance, reports: list[SimulationReport]) -> Replay | None:
@@ -164,40 +133,34 @@ def replayed(instance: Instance, plan: Plan, seed: int) -> Replay | None:
 
 def unsure(reports: list[SimulationReport], holds: str = "every_minute") -> dict[str, float]:
     """The workloads and workflows that may be late by ``policy.holds``, each with the ratio of its latency to its SLO.
+    In a minute they may be late if they are late in some replay, or in time only by chance.
     """
-    return refuted(reports) if holds == "long_run" else _late_in_minutes(reports)
+    found: dict[str, float] = {}
+    for times in _timed(reports):
+        late, limit, seconds = _late_parts(times), _limit(times), reports[0].settings.seconds
+        if holds == "long_run":
+            error = _error(late, limit, times[0].offered_rps * seconds)
+            part, over = limit, late.mean() > limit + REPLAYS.clear * error
+        else:
+            part = max(math.sqrt(limit) - swing(np.sqrt(late), seconds), 0.0)**2
+            over = late.max() > limit or np.sqrt(late).mean() > math.sqrt(part)
+        if over:
+            found[times[0].workload] = max(1.0, _needed(times, part), *(one.over_slo for one in times))
+    return found
 
 
 def refuted(reports: list[SimulationReport]) -> dict[str, float]:
     """The workloads and workflows that the replays show to be late in the long run, each with latency over SLO."""
-    found: dict[str, float] = {}
-    seconds = reports[0].settings.seconds if reports else 0.0
-    for times in _timed(reports):
-        late, limit = _late_parts(times), _limit(times)
-        error = late.std(ddof=1) / math.sqrt(len(late)) if len(late) > 1 else _clustered(times[0], limit, seconds)
-        if late.mean() > limit + REPLAYS.clear * error:
-            over_slo = statistics.fmean(one.over_slo for one in times)
-            found[times[0].workload] = max(found.get(times[0].workload, 0.0), 1.0, over_slo, _needed(times, limit))
-    return found
+    return unsure(reports, "long_run")
 
 
-def _clustered(one: SimulatedWorkload, limit: float, seconds: float) -> float:
-    """The standard error of the fraction of late requests in one replay, if the true fraction were ``limit``."""
-    requests = one.offered_rps * seconds
-    return math.sqrt(limit * (1 - limit) * REPLAYS.cluster / requests) if requests > 0 else math.inf
-
-
-def _late_in_minutes(reports: list[SimulationReport]) -> dict[str, float]:
-    """The workloads and workflows that are late in some replay, or in time only by chance, each with latency over SLO.
+def _error(late: Floats, limit: float, requests: float) -> float:
+    """The standard error of the mean of ``late`` (replays,), the fraction of late requests in each replay; if there is
+    but one, with so many requests, that of its fraction if the true fraction were ``limit``.
     """
-    found: dict[str, float] = {}
-    for times in _timed(reports):
-        limit, seconds, late = _limit(times), reports[0].settings.seconds, _late_parts(times)
-        if late.max() > limit or minute_late(late, limit, seconds) > BEYOND:
-            most = max(math.sqrt(limit) - swing(np.sqrt(late), seconds), 0.0)
-            over = max(1.0, _needed(times, most**2), *(one.over_slo for one in times))
-            found[times[0].workload] = max(found.get(times[0].workload, 0.0), over)
-    return found
+    if len(late) > 1:
+        return float(late.std(ddof=1)) / math.sqrt(len(late))
+    return math.sqrt(limit * (1 - limit) * REPLAYS.cluster / requests) if requests > 0 else math.inf
 
 
 def minute_late(late: Floats, limit: float, seconds: float) -> float:
@@ -256,36 +219,17 @@ def _needed(times: Sequence[SimulatedWorkload], part: float) -> float:
     return float(np.nan_to_num(np.interp(1 - part, TAIL_LEVELS, tails_ms), nan=np.inf)) / times[0].slo_ms
 
 
-def named(instance: Instance, over_slo: Mapping[str, float]) -> dict[str, float]:
-    """The ratios by workload. A late workflow counts for all of its workloads, a late limit on tokens for its workload.
-    """
-    over = dict(over_slo)
-    for limit in further_limits(instance):
-        if limit.name in over:
-            name = instance.workloads[limit.workload].name
-            over[name] = max(over.get(name, 0.0), over[limit.name])
-    for flow in instance.workflows:
-        for name in flow.workloads if flow.name in over else ():
-            over[name] = max(over.get(name, 0.0), over[flow.name])
-    return {one.name: over[one.name] for one in instance.workloads if one.name in over}
-
-
 def tightened(instance: Instance, over_slo: Mapping[str, float]) -> Instance:
-    """The instance with the SLO of each late workload divided by its ratio of latency to SLO."""
-    over = named(instance, over_slo)
+    """The instance with the SLO of each late workload divided by its ratio of latency to SLO. A late workflow counts
+    for all of its workloads, a late limit on tokens for its workload.
+    """
+    served: dict[str, Sequence[str]] = {one.name: (one.name,) for one in instance.workloads}
+    served |= {one.name: (instance.workloads[one.workload].name,) for one in further_limits(instance)}
+    served |= {flow.name: flow.workloads for flow in instance.workflows}
+    over = dict[str, float]()
+    for late, ratio in over_slo.items():
+        over |= {name: max(over.get(name, 0.0), ratio) for name in served[late]}
     return instance.replace(workloads=[
         Workload(**one.with_slo(max(REPLAYS.spare / over[one.name], REPLAYS.least_slo))) if one.name in over else one
         for one in instance.workloads
     ])
-
-
-def widened(instance: Instance, over_slo: Mapping[str, float]) -> dict[str, float]:
-    """The ratios of latency to SLO of the late workloads; the others get the median if at least half are late.
-
-    Where so many are late, a plan that tightens their SLOs alone would make the others late next.
-    """
-    names = [one.name for one in instance.workloads]
-    named = [over_slo[name] for name in names if name in over_slo]
-    if 2 * len(named) < len(names):
-        return dict(over_slo)
-    return {**dict.fromkeys(names, statistics.median(named)), **over_slo}

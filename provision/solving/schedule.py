@@ -147,13 +147,8 @@ class ReplaySchedule:
     ----------
     least_s
         The shortest replay in seconds.
-    replays, most_replays
-        The usual and the largest number of replays, if ``requests`` allows so many. More of them tell better how
-        minutes differ.
-    tried_s
-        The seconds of two replays that show how long replays take.
-    fewest
-        Replays are shortened until so many fit the time.
+    replays
+        The number of replays. More of them tell better how minutes differ.
     requests
         The most requests of all replays of a plan, which take a few seconds.
     each_requests
@@ -166,10 +161,9 @@ class ReplaySchedule:
         clusters, which last as long as a queue stays full, and a single replay does not show how replays vary.
     times
         The most times that the whole instance is planned again.
-    shared
-        Each repair but the last gets the remaining time over this number; the last gets all. Most plans need only one.
     planning
-        The fraction of a repair's time for planning the whole instance again. The rest is for replaying that plan.
+        The fraction of the time left for planning the whole instance again. The rest is for replaying that plan, and
+        for planning once more.
     least_plan_s
         The least time for planning the whole instance, in seconds.
     spare
@@ -180,17 +174,13 @@ class ReplaySchedule:
     """
 
     least_s: float = 1.0
-    replays: int = 8
-    most_replays: int = 16
-    tried_s: tuple[float, float] = (1.0, 4.0)
-    fewest: int = 3
+    replays: int = 16
     requests: float = 4e6
     each_requests: int = 10_000
     clear: float = 3.0
     cluster: int = 25
     times: int = 4
-    shared: int = 2
-    planning: float = 0.7
+    planning: float = 0.35
     least_plan_s: float = 0.5
     spare: float = 0.98
     least_slo: float = 0.5

@@ -16,7 +16,6 @@ from provision.solving.replayed import (
     swing,
     tightened,
     unsure,
-    widened,
 )
 
 
@@ -71,16 +70,6 @@ def test_shorter_slos_are_for_whoever_is_not_sure():
     assert shorter == set(instance.workflows[0].workloads)
 
 
-def test_everybody_gets_room_where_half_may_be_late():
-    """The others get the median of the parts of those that may be late; where few may be, only these get any."""
-    instance = provision.read("igniter-testbed-12")
-    names = [one.name for one in instance.workloads]
-    few = dict.fromkeys(names[:5], 1.1)
-    assert widened(instance, few) == few
-    half = dict(zip(names[:6], (1.01, 1.02, 1.03, 1.05, 1.3, 1.4), strict=True))
-    assert widened(instance, half) == dict.fromkeys(names[6:], pytest.approx(1.04)) | half
-
-
 def test_a_further_draw_is_beyond_its_bound_as_seldom_as_stated():
     """Of normal draws, though their spread is guessed from eight; shorter replays swing more than minutes."""
     draws = np.random.default_rng(5).normal(size=(4000, 9))
@@ -133,11 +122,10 @@ def test_a_note_tells_whether_a_plan_was_repaired(queueing):
 
 
 def test_replays_end_in_time_and_one_is_always_played(queueing):
-    """No time left: one replay of a second or so; time for all: as many and as long as without a limit."""
+    """No time left: one replay; time for all: as many as without a limit."""
     plan = provision.solve(queueing, "greedy", replay=False).plan
     told = []
-    [short] = reports_of(queueing, plan, 0, Deadline(0.0), told.append)
-    assert short.settings.seconds <= 2 and told == ["replaying 1 of 16"]
+    assert len(reports_of(queueing, plan, 0, Deadline(0.0), told.append)) == 1 and told == ["replaying 1 of 16"]
     assert reports_of(queueing, plan, 0, Deadline(1e4)) == reports_of(queueing, plan, 0)
 
 
