@@ -32,11 +32,6 @@ QUICK = where_able(greedy.METHODS[0])
 """Makes the quick plans."""
 
 
-def unchanged(plan: Plan) -> Plan:
-    """The plan itself."""
-    return plan
-
-
 @dataclass(eq=False)
 class Other:
     """An instance that is planned in place of another one, and what is known of it so far.
@@ -52,7 +47,7 @@ class Other:
     """
 
     instance: Instance
-    back: Callable[[Plan], Plan] = unchanged
+    back: Callable[[Plan], Plan] = lambda plan: plan
     known: Outcome = NOTHING
 
     def plan(self, search: Search, run: Step, seconds: float) -> Plan | None:

@@ -19,9 +19,8 @@ The bound: a surviving plan without its most expensive GPU is a plan of the inst
 
 import heapq
 import math
-import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -150,42 +149,33 @@ def surviving(instance: Instance, search: Search, run: Step) -> Outcome:
     def back(plan: Plan) -> Plan:
         return dealt_evenly(instance, plan) if instance.policy.even_replicas else routed(instance, plan)
 
-    choices = [Other(_spread(instance, parts), back) for parts in _choices(instance)]
+    # A surviving plan may break limits on shares and on the fewest replicas without one of its GPUs.
+    plain = _without(instance, [one.model_copy(update={
+        "max_share_per_gpu": 1.0, "min_replicas": min(one.min_replicas, 1)}) for one in instance.workloads])
+    choices = [Other(one, back) for one in _spreads(instance)]
     return by_others(
-        _progress(instance, search), run, Other(_without(instance, map(_unlimited, instance.workloads))), choices,
+        _progress(instance, search), run, Other(plain), choices,
         lambda: next((one.known.reason for one in reversed(choices) if one.known.reason), ""),
         raised=lambda bound: bound + one_gpu(instance))
 
 
-def _unlimited(workload: Workload) -> Workload:
-    """A workload without what a surviving plan may break without one of its GPUs: a limit on the share per GPU, and a
-    lower limit on replicas above 1.
-    """
-    return workload.model_copy(update={"max_share_per_gpu": 1.0, "min_replicas": min(workload.min_replicas, 1)})
-
-
-def _without(instance: Instance, workloads: Iterable[Workload]) -> Instance:
+def _without(instance: Instance, workloads: Sequence[Workload]) -> Instance:
     """The instance with other workloads, without survival and without even rates."""
-    return instance.with_policy(survive=None, even_replicas=False).replace(workloads=list(workloads))
+    return instance.with_policy(survive=None, even_replicas=False).replace(workloads=workloads)
 
 
-def _choices(instance: Instance) -> Iterator[dict[str, int]]:
-    """Yield choices of the number of GPUs over which each workload is spread: about as many as carry it, plus 1, 2, ...
+def _spreads(instance: Instance) -> Iterator[Instance]:
+    """Yield instances with increased rates, of which no GPU carries more than one part. A workload has 1, 2, ... parts
+    more than GPUs that carry its rate; with ``even_replicas``, every part is one replica.
     """
     segments = best_segments(instance)
     most_rps = (segments.throughput_rps @ partitions_of(instance, segments).slots.T).max(axis=1, initial=0.0)
     for more in range(1, 1 + DETOURS.spreads):
-        yield {
-            one.name: max(2, min(math.ceil(instance.planned_rps(one) / rps) + more if rps > 0 else 1 + more,
-                                 one.max_replicas or sys.maxsize))
-            for one, rps in zip(instance.workloads, most_rps.tolist(), strict=True)
-        }
-
-
-def _spread(instance: Instance, parts: Mapping[str, int]) -> Instance:
-    """The instance with increased rates, each in so many parts; with ``even_replicas``, every part is one replica."""
-    workloads = [with_spare_part(one, parts[one.name]) if one.rate_rps else one for one in instance.workloads]
-    if instance.policy.even_replicas:
-        workloads = [one.model_copy(update=dict.fromkeys(("min_replicas", "max_replicas"), parts[one.name]))
-                     if one.rate_rps else one for one in workloads]
-    return _without(instance, workloads)
+        workloads = list(instance.workloads)
+        for at, (one, rps) in enumerate(zip(instance.workloads, most_rps.tolist(), strict=True)):
+            parts = math.ceil(instance.planned_rps(one) / (rps or math.inf)) + more
+            parts = max(2, min(parts, one.max_replicas or parts))
+            limits = {"min_replicas": parts, "max_replicas": parts} if instance.policy.even_replicas else {}
+            if one.rate_rps:
+                workloads[at] = with_spare_part(one, parts).model_copy(update=limits)
+        yield _without(instance, workloads)

@@ -1,26 +1,34 @@
-"""Repairs plans that do not hold: plans of an earlier demand, and plans that replays refute.
+"""Repairs plans that do not hold: of an earlier demand, beyond the memory of shared GPUs, and refuted by replays.
 
 A plan of an earlier demand is mended for a new one: GPUs that still hold stay, and greedy plans the rest of the demand.
 If replays refute a plan, the whole instance is planned again with shorter SLOs for the late workloads.
+
+No search under interference knows memory, which is a further resource. So a method plans without it, and its bound
+stays valid. If its plan needs more memory than a GPU has, the instance is planned again with replicas whose part of the
+memory is no larger than their part of the SMs: any set of such replicas fits. The same happens if there is no plan at
+all, because some policies (`survive`, even replicas) keep only valid plans.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from provision.heuristics.core import greedy
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import TOLERANCE
+from provision.models.performance.memory import SharedMemoryData
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, carried_rps
 from provision.models.plans.simulation_report import SimulationReport
 from provision.models.problem.instance import Instance
+from provision.models.problem.memory import states_memory
 from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Search
+from provision.models.problem.search import Outcome, Search
 from provision.models.problem.workload import Workload
 from provision.solving.replayed import refuted, reports_of, tightened, unsure
-from provision.solving.schedule import REPLAYS
+from provision.solving.schedule import SOLVE
 from provision.solving.staged import planned
 from provision.solving.steps import valid_for, where_able
 from provision.verification.verify import verify
@@ -80,6 +88,48 @@ def rest_of(instance: Instance, gpus: Sequence[PlannedGpu]) -> Iterator[Workload
             "max_share_per_gpu": share})
 
 
+def within_memory(
+    instance: Instance, method: Method, search: Search, outcome: Outcome, end: Deadline
+) -> tuple[Outcome, tuple[str, ...]]:
+    """The outcome with a plan that fits the memory, and a note if it was planned again.
+
+    If no such plan is found until ``end``, the outcome has no plan and its status is unknown.
+    """
+    why = "none of the plans that were tried holds, perhaps for memory"
+    if not states_memory(instance) or outcome.termination == "stopped":
+        return outcome, ()
+    if outcome.plan is not None:
+        violations = verify(instance, outcome.plan).violations
+        if {one.kind for one in violations} != {"memory"}:
+            return outcome, ()
+        why = violations[0].message
+    elif outcome.status != "unknown":
+        return outcome, ()
+    narrow = instance.replace(performance=[
+        data.within_share() if isinstance(data, SharedMemoryData) else data for data in instance.performance])
+    plan = _again(instance, method, narrow, search, end.left_s)
+    note = f"{why}; planned again with no larger part of the memory than of the SMs per replica"
+    if plan is None:
+        return replace(outcome, plan=None, status="unknown", termination="completed",
+                       reason=f"no plan within the memory was found: {why}"), (note,)
+    return replaced(instance, outcome, plan), (note,)
+
+
+def _again(instance: Instance, method: Method, other: Instance, search: Search, seconds: float) -> Plan | None:
+    """Plan another instance after the end of a search; return the plan if it is valid for the instance."""
+    limit_s = max(seconds, SOLVE.least_s)
+    return valid_for(instance, planned(method, other, search.apart().anew(time_limit_s=limit_s)).plan)
+
+
+def replaced(instance: Instance, outcome: Outcome, plan: Plan) -> Outcome:
+    """The outcome with another plan. The bound stays the same, and the status is adapted to the new plan."""
+    objective = objective_of(instance)
+    proved = objective.proved(objective.value(plan), outcome.bound)
+    return replace(outcome, plan=plan, status="optimal" if proved else "feasible",
+                   termination="proved" if proved else "completed" if outcome.termination == "proved"
+                   else outcome.termination)
+
+
 def repaired(instance: Instance, method: Method, search: Search, end: Deadline, tell: Callable[[str], None],
              first: Rehearsed) -> Rehearsed:
     """A plan in which replays show no workload late by ``policy.holds``, if one is found; else the first plan.
@@ -99,13 +149,12 @@ def repaired(instance: Instance, method: Method, search: Search, end: Deadline, 
     """
     tight, holds = instance, instance.policy.holds
     late = unsure(first[1], holds)
-    for _ in range(REPLAYS.times):
-        if end.left_s < REPLAYS.least_plan_s:
+    for _ in range(SOLVE.times):
+        if end.left_s < SOLVE.least_s:
             break
         tight = tightened(tight, late)
         tell(f"planning again for {', '.join(late)}")
-        limit_s = max(end.left_s * REPLAYS.planning, REPLAYS.least_plan_s)
-        plan = valid_for(instance, planned(method, tight, search.apart().anew(time_limit_s=limit_s)).plan)
+        plan = _again(instance, method, tight, search, end.left_s * SOLVE.planning)
         reports = [] if plan is None else reports_of(instance, plan, search.seed, end, tell)
         if plan is None or not reports:
             break

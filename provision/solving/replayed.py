@@ -30,7 +30,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.workload import Workload
 from provision.simulation.simulate import simulate
 from provision.simulation.tokens import further_limits
-from provision.solving.schedule import REPLAYS
+from provision.solving.schedule import SOLVE
 
 SECONDS = 60.0
 """The longest replay of workloads without tokens, and the minute of ``policy.holds``, in seconds."""
@@ -63,7 +63,7 @@ def reports_of(
         Empty if the plan cannot be replayed.
     """
     given, planned, seconds, watch = executor.share(instance), executor.share(plan), _seconds(instance), Stopwatch()
-    tasks = [(given, planned, seconds, seed + number) for number in range(REPLAYS.replays)]
+    tasks = [(given, planned, seconds, seed + number) for number in range(SOLVE.replays)]
     found: dict[int, SimulationReport] = {}
     tell(f"replaying 1 of {len(tasks)}")
     with suppress(InputError):
@@ -83,18 +83,18 @@ def _simulated(instance: Any, plan: Any, seconds: float, seed: int) -> Simulatio
 
 def too_many(instance: Instance) -> tuple[str, ...]:
     """A note if so many requests come that even the shortest replay has too many; else nothing."""
-    seconds = REPLAYS.least_s
+    seconds = SOLVE.shortest_s
     requests = seconds * sum(one.rate_rps for one in instance.workloads)
     return (f"not replayed: {requests:.3g} requests come in {seconds:g} s; provision simulate --seconds replays less",
-            ) if requests > REPLAYS.requests else ()
+            ) if requests > SOLVE.requests else ()
 
 
 def _seconds(instance: Instance) -> float:
     """The seconds of arrivals in a replay."""
     rates_rps = [one.rate_rps for one in instance.workloads if one.rate_rps]
     slowest_rps = min((one.rate_rps for one in instance.workloads if one.tokens and one.rate_rps), default=math.inf)
-    most = REPLAYS.requests / REPLAYS.replays / sum(rates_rps) if rates_rps else 0.0
-    return max(min(max(SECONDS, REPLAYS.each_requests / slowest_rps), most), REPLAYS.least_s)
+    most = SOLVE.requests / SOLVE.replays / sum(rates_rps) if rates_rps else 0.0
+    return max(min(max(SECONDS, SOLVE.each_requests / slowest_rps), most), SOLVE.shortest_s)
 
 
 def replay_of(instance: Instance, reports: list[SimulationReport]) -> Replay | None:
@@ -140,7 +140,7 @@ def unsure(reports: list[SimulationReport], holds: str = "every_minute") -> dict
         late, limit, seconds = _late_parts(times), _limit(times), reports[0].settings.seconds
         if holds == "long_run":
             error = _error(late, limit, times[0].offered_rps * seconds)
-            part, over = limit, late.mean() > limit + REPLAYS.clear * error
+            part, over = limit, late.mean() > limit + SOLVE.clear * error
         else:
             part = max(math.sqrt(limit) - swing(np.sqrt(late), seconds), 0.0)**2
             over = late.max() > limit or np.sqrt(late).mean() > math.sqrt(part)
@@ -160,7 +160,7 @@ def _error(late: Floats, limit: float, requests: float) -> float:
     """
     if len(late) > 1:
         return float(late.std(ddof=1)) / math.sqrt(len(late))
-    return math.sqrt(limit * (1 - limit) * REPLAYS.cluster / requests) if requests > 0 else math.inf
+    return math.sqrt(limit * (1 - limit) * SOLVE.cluster / requests) if requests > 0 else math.inf
 
 
 def minute_late(late: Floats, limit: float, seconds: float) -> float:
@@ -230,6 +230,6 @@ def tightened(instance: Instance, over_slo: Mapping[str, float]) -> Instance:
     for late, ratio in over_slo.items():
         over |= {name: max(over.get(name, 0.0), ratio) for name in served[late]}
     return instance.replace(workloads=[
-        Workload(**one.with_slo(max(REPLAYS.spare / over[one.name], REPLAYS.least_slo))) if one.name in over else one
+        Workload(**one.with_slo(max(SOLVE.spare / over[one.name], SOLVE.least_slo))) if one.name in over else one
         for one in instance.workloads
     ])

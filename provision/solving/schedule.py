@@ -45,9 +45,8 @@ class Schedule:
     slack_s, slack_part
         The search for slack takes at most the fraction ``slack_part`` of the time that the plan took, but may always
         take ``slack_s``.
-    slack_widest, slack_steps, slack_workloads
-        The largest headroom that is tried; the steps of bisection, of which every further one halves the error and
-        takes a plan more; and the most workloads for which slack is sought: with more the method is no longer quick.
+    slack_steps
+        The steps of bisection for slack, of which every further one halves the error and takes a plan more.
     """
 
     filling_s: float = 3.0
@@ -69,9 +68,7 @@ class Schedule:
     vast: int = 20_000
     slack_s: float = 1.0
     slack_part: float = 0.1
-    slack_widest: float = 1.0
     slack_steps: int = 7
-    slack_workloads: int = 200
 
 
 @dataclass(frozen=True)
@@ -107,7 +104,9 @@ class DetourSchedule:
 
 @dataclass(frozen=True)
 class SolveSchedule:
-    """How ``provision.solve`` divides its time limit, and when it leaves a search that does not end.
+    """How ``provision.solve`` divides its time limit, when it leaves a search that does not end
+    (`provision.solving.worker`), how it replays plans (`provision.solving.replayed`), and how it repairs those that
+    replays or memory refute (`provision.solving.repair`).
 
     Attributes
     ----------
@@ -120,35 +119,15 @@ class SolveSchedule:
         The fraction of the limit for latency tables that are not on disk yet; after it they are coarse. With more of it
         tables are exact more often, and the search begins later.
     least_s
-        What is left for the search however long reading took, or half of the limit if that is less. It may exceed the
-        limit by as much.
+        The fewest seconds of a search, however long reading or an earlier search took. The time limit may be exceeded
+        by as much.
     grace, least_grace_s
         After its limit or a signal, a search in a process of its own may go on for the fraction ``grace`` of its limit,
         but at least for these seconds. Longer, and fewer answers are lost; shorter, and the limit holds better.
     look_s
         The seconds between two looks, while nothing is told, at whether that process should be left.
-    """
-
-    searched: float = 0.7
-    beginning: float = 0.1
-    tables: float = 0.5
-    least_s: float = 0.5
-    grace: float = 0.05
-    least_grace_s: float = 0.3
-    look_s: float = 0.05
-
-
-@dataclass(frozen=True)
-class ReplaySchedule:
-    """How long and how often a plan is replayed before it is returned (`provision.solving.replayed`), and how plans are
-    repaired that replays or memory refute (`provision.solving.repair`, `provision.solving.memory`).
-
-    Attributes
-    ----------
-    least_s
-        The shortest replay in seconds.
-    replays
-        The number of replays. More of them tell better how minutes differ.
+    replays, shortest_s
+        The number of replays, and the shortest in seconds. More of them tell better how minutes differ.
     requests
         The most requests of all replays of a plan, which take a few seconds.
     each_requests
@@ -159,29 +138,29 @@ class ReplaySchedule:
     cluster
         If there is only one replay, this many requests count as one independent request: late requests come in
         clusters, which last as long as a queue stays full, and a single replay does not show how replays vary.
-    times
-        The most times that the whole instance is planned again.
-    planning
-        The fraction of the time left for planning the whole instance again. The rest is for replaying that plan, and
-        for planning once more.
-    least_plan_s
-        The least time for planning the whole instance, in seconds.
-    spare
-        Late workloads are planned with the SLO that the replay would have kept, times this factor. With less of it the
-        plan is in time sooner, and dearer.
-    least_slo
-        Late workloads are planned with at least this fraction of their SLO.
+    times, planning
+        How often the whole instance is planned again at most, and the fraction of the time left for each. The rest is
+        for replaying that plan, and for planning once more.
+    spare, least_slo
+        Late workloads are planned with the SLO that the replay would have kept, times ``spare``, and at least with the
+        fraction ``least_slo`` of their SLO. With less of them the plan is in time sooner, and dearer.
     """
 
-    least_s: float = 1.0
+    searched: float = 0.7
+    beginning: float = 0.1
+    tables: float = 0.5
+    least_s: float = 0.5
+    grace: float = 0.05
+    least_grace_s: float = 0.3
+    look_s: float = 0.05
     replays: int = 16
+    shortest_s: float = 1.0
     requests: float = 4e6
     each_requests: int = 10_000
     clear: float = 3.0
     cluster: int = 25
     times: int = 4
     planning: float = 0.35
-    least_plan_s: float = 0.5
     spare: float = 0.98
     least_slo: float = 0.5
 
@@ -205,5 +184,4 @@ class CertificateSchedule:
     lowest: float = 0.01
 
 
-SCHEDULE, DETOURS, SOLVE = Schedule(), DetourSchedule(), SolveSchedule()
-REPLAYS, CERTIFICATE = ReplaySchedule(), CertificateSchedule()
+SCHEDULE, DETOURS, SOLVE, CERTIFICATE = Schedule(), DetourSchedule(), SolveSchedule(), CertificateSchedule()

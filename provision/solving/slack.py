@@ -44,16 +44,14 @@ def with_slack(instance: Instance, plan: Plan, bound: float | None, control: Sea
         best.append(found)
         return True
 
-    _largest(SCHEDULE.slack_widest, len(instance.workloads), control, fits)
+    _largest(control, fits)
     return best[-1]
 
 
-def _largest(most: float, workloads: int, control: Search, fits: Callable[[float], bool]) -> float:
-    """The largest number up to ``most`` that was found to fit, by bisection; 0 if none was, or there are too many
-    workloads.
-    """
-    low, high = 0.0, most
-    for _ in range(SCHEDULE.slack_steps if workloads <= SCHEDULE.slack_workloads else 0):
+def _largest(control: Search, fits: Callable[[float], bool]) -> float:
+    """The largest number up to 1 that was found to fit, by bisection; 0 if none was."""
+    low, high = 0.0, 1.0
+    for _ in range(SCHEDULE.slack_steps):
         if not control.left_s:
             break
         middle = (low + high) / 2
@@ -63,8 +61,7 @@ def _largest(most: float, workloads: int, control: Search, fits: Callable[[float
 
 def what_fits(instance: Instance, control: Search) -> str:
     """How to go on after "the fleet is too small": the largest part of all rates for which greedy finds a plan. Empty
-    if it finds none or there are too many workloads, if it cannot plan the instance, or for workflows, whose bursts it
-    does not plan for.
+    if it finds none, if it cannot plan the instance, or for workflows, whose bursts it does not plan for.
     """
     if instance.workflows:
         return ""
@@ -74,7 +71,7 @@ def what_fits(instance: Instance, control: Search) -> str:
         few = instance.replace(workloads=rates)
         return valid_for(few, GREEDY(few, control.apart()).plan) is not None
 
-    low = _largest(1.0, len(instance.workloads), control, fits)
+    low = _largest(control, fits)
     return f"; all rates at {math.floor(1000 * low) / 10:g} % of what is asked would fit" if low else ""
 
 

@@ -26,10 +26,10 @@ from provision.models.problem.objective import objective_of
 from provision.models.problem.search import SIGNALS, Incumbent, Outcome, Search, Status, stoppable
 from provision.models.problem.stages import refuse_unequal_rates
 from provision.models.traffic.queue_tables import Limited, limited
-from provision.solving.memory import check_size, replaced, within_memory
+from provision.solving.memory import check_size
 from provision.solving.methods import method as find_method
 from provision.solving.notes import notes_of
-from provision.solving.repair import mended, notes, repaired, rerated
+from provision.solving.repair import mended, notes, repaired, replaced, rerated, within_memory
 from provision.solving.replayed import refuted, replay_of, reports_of, too_many, unsure
 from provision.solving.schedule import SOLVE
 from provision.solving.staged import planned
@@ -248,12 +248,13 @@ class Task:
         """
         instance, plan, bound = self.instance, outcome.plan, outcome.bound
         verdict = verify(instance, plan) if plan is not None else None
+        objective, claims = objective_of(instance), f"method {self.method.name}"
+        value = objective.value(plan) if plan is not None else None
         if verdict is not None and not verdict.ok and outcome.status != "unknown":
-            raise MethodError(f"method {self.method.name} returned a plan that fails: {verdict.violations[0].message}")
-        value = objective_of(instance).value(plan) if plan is not None else None
-        if verdict is not None and verdict.ok and _refuted(instance, value, bound):
-            raise MethodError(f"method {self.method.name} claims a bound of {bound:.12g}, and its plan has "
-                              f"{value:.12g}")
+            raise MethodError(f"{claims} returned a plan that fails: {verdict.violations[0].message}")
+        if verdict is not None and verdict.ok and value is not None and bound is not None \
+                and objective.loss(value) < objective.loss(bound) - TOLERANCE * abs(bound):
+            raise MethodError(f"{claims} claims a bound of {bound:.12g}, and its plan has {value:.12g}")
         return Result(
             instance=instance.name,
             digest=instance.digest,
@@ -331,14 +332,6 @@ def _unproven(result: Result, further: str = "") -> Result:
     return replace(result, status=UNPROVEN.get(result.status, result.status), bound=None,
                    termination="completed" if result.termination == "proved" else result.termination,
                    notes=(*result.notes, COARSE + further))
-
-
-def _refuted(instance: Instance, value: float | None, bound: float | None) -> bool:
-    """Whether a value is better than the bound on it by more than rounding errors, so that one of them must be wrong.
-    """
-    if value is None or bound is None:
-        return False
-    return objective_of(instance).loss(value) < objective_of(instance).loss(bound) - TOLERANCE * abs(bound)
 
 
 def _beginning(instance: Instance, chosen: Method, limit_s: float, seed: int) -> Plan | None:

@@ -10,7 +10,7 @@ the rules, these instances follow, each planned on its own. The cheapest plan th
   other, on GPUs of their own.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from provision.models.base.known import known
@@ -63,19 +63,14 @@ def _others(plain: Instance, places: Places) -> Iterator[tuple[Instance, int]]:
     of its plan will stand.
     """
     parts = {one.workload: 1 / one.at_least for one in sorted(places.spread, key=lambda one: one.at_least)}
-    spread = _limited(plain, parts) if parts else plain
+    spread = plain.replace(workloads=[one.model_copy(update={
+        "max_share_per_gpu": min(one.max_share_per_gpu, parts.get(one.name, 1.0))}) for one in plain.workloads])
     if parts:
         yield spread, 1
     domains = min([len(places.domains(kind)) for kind in places.losses], default=1)
     for k in range(min(domains, 1 + DETOURS.spreads), 1, -1):
         for copies in (k, 1):
             yield spread.replace(workloads=[with_spare_part(one, k, copies) for one in spread.workloads]), copies
-
-
-def _limited(instance: Instance, parts: Mapping[str, float]) -> Instance:
-    """The instance in which no GPU carries more than its part of a workload."""
-    return instance.replace(workloads=[one.model_copy(update={
-        "max_share_per_gpu": min(one.max_share_per_gpu, parts.get(one.name, 1.0))}) for one in instance.workloads])
 
 
 def _spread_over(instance: Instance, places: Places) -> int:

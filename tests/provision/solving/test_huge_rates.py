@@ -4,7 +4,7 @@ import pytest
 
 import provision
 from provision.solving import memory, replayed
-from provision.solving.schedule import ReplaySchedule
+from provision.solving.schedule import SolveSchedule
 from provision.verification import verify as verifier
 
 NAME = "parvagpu-s1"
@@ -30,7 +30,7 @@ def test_one_workload_may_have_fewer_slices_than_all_together(monkeypatch):
 
 
 def test_a_plan_for_a_flood_of_requests_is_not_replayed(monkeypatch):
-    monkeypatch.setattr(replayed, "REPLAYS", ReplaySchedule(requests=1000))
+    monkeypatch.setattr(replayed, "SOLVE", SolveSchedule(requests=1000))
     result = provision.solve(NAME, "greedy", time_limit_s=2, replay=True)
     assert result.verified and result.replay is None
     assert any("not replayed" in note and "provision simulate" in note for note in result.notes)
