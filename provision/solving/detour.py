@@ -55,7 +55,7 @@ class Other:
         itself.
         """
         before = self.known
-        apart = search.apart(seconds, **({} if before.plan is None else {"greedy": "no"}))
+        apart = search.apart(seconds)
         found = run(self.instance, replace(apart, start=before.plan))
         if found.termination == "completed" and not apart.left_s:
             found = replace(found, termination="time_limit")  # it ended, but perhaps for lack of time

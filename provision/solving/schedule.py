@@ -121,7 +121,7 @@ class SolveSchedule:
     least_s
         The fewest seconds of a search, however long reading or an earlier search took. The time limit may be exceeded
         by as much.
-    grace, least_grace_s
+    grace, least_grace_s, most_grace_s
         After its limit or a signal, a search in a process of its own may go on for the fraction ``grace`` of its limit,
         but at least for these seconds. Longer, and fewer answers are lost; shorter, and the limit holds better.
     look_s
@@ -152,6 +152,7 @@ class SolveSchedule:
     least_s: float = 0.5
     grace: float = 0.05
     least_grace_s: float = 0.3
+    most_grace_s: float = 5.0
     look_s: float = 0.05
     replays: int = 16
     shortest_s: float = 1.0

@@ -61,7 +61,7 @@ def told_by(work: Callable[[Report, Tell], Result], limit_s: float, report: Repo
     process.start()
     theirs.close()
     _own_group(process.pid or 0)
-    grace_s = max(SOLVE.least_grace_s, limit_s * SOLVE.grace)
+    grace_s = min(max(SOLVE.least_grace_s, limit_s * SOLVE.grace), SOLVE.most_grace_s)
     end_s, stopped_s = now_s() + limit_s, math.inf
 
     def left(termination: Termination, why: str) -> Outcome:
