@@ -17,7 +17,6 @@ from provision.heuristics.core.state import HELD, State, account, price_of
 from provision.heuristics.core.tables import NONE, SliceTables
 from provision.models.base.arrays import Floats, Ints, Records
 from provision.models.base.compiled import inner
-from provision.models.base.tolerances import DUST
 
 ALL = 1 - 1e-9
 """The part of the rest of a rate that a workload's last replica must carry; the remainder is rounding."""
@@ -76,10 +75,7 @@ def new_slot(tables: SliceTables, state: State) -> Slot:
 
 @inner
 def occupy(tables: SliceTables, state: State, slot: Slot, gpu: int, place: int) -> float:
-    """Fill an empty slice with whatever is worth most; return its worth.
-
-    It tries every segment, and every setting twice: filled by worth, and by worth per part of the slice.
-    """
+    """Fill an empty slice with whatever is worth most, a segment or replicas at a setting; return its worth."""
     piece, best, open_to = state.slices[gpu, place], 0.0, begin(tables, state, slot, gpu)
     for w in range(len(slot.rows)):
         row = slot.rows[w]
@@ -91,30 +87,29 @@ def occupy(tables: SliceTables, state: State, slot: Slot, gpu: int, place: int) 
         setting = tables.settings[number]
         if setting.slice_type != piece.slice_type or setting.workloads > open_to:
             continue
-        for dense in (False, True):
-            gain = fill(tables, state, slot, gpu, number, dense)
-            if gain > best:
-                best, piece.alone, piece.setting = gain, NONE, number
-                for at in range(len(slot.held)):
-                    state.held[gpu, place, at] = slot.held[at]
+        gain = fill(tables, state, slot, gpu, number)
+        if gain > best:
+            best, piece.alone, piece.setting = gain, NONE, number
+            for at in range(len(slot.held)):
+                state.held[gpu, place, at] = slot.held[at]
     account(tables, state, gpu, place, np.int64(1))
     return best
 
 
 @inner
-def fill(tables: SliceTables, state: State, slot: Slot, gpu: int, number: int, dense: bool) -> float:
+def fill(tables: SliceTables, state: State, slot: Slot, gpu: int, number: int) -> float:
     """Fill a Slot at a setting; return the worth of its replicas, 0 if fewer workloads share it than the setting
     requires.
 
-    The ways that are worth most come first; if ``dense`` is set, the ways with the most worth per part of the slice. If
-    replicas slow each other, one is added only if all find operating points together.
+    The ways that are worth most come first. If replicas slow each other, one is added only if all find operating points
+    together.
     """
     setting, total, held = tables.settings[number], 0.0, np.int64(0)
     if setting.first_pattern < setting.end_pattern:
-        return 0.0 if dense else fill_listed(tables, state, slot, gpu, number)
+        return fill_listed(tables, state, slot, gpu, number)
     empty(tables, state, slot, gpu, number)
     while held < len(slot.held):
-        way = next_way(tables, slot, number, dense, np.int64(NONE))
+        way = next_way(tables, slot, number, np.int64(NONE))
         if way == NONE:
             break
         if setting.points == NONE or holds(tables, slot, number, held, tables.ways[way].role):
@@ -188,7 +183,7 @@ def fill_pattern(tables: SliceTables, state: State, slot: Slot, gpu: int, number
     total, held = 0.0, np.int64(0)
     for at in range(tables.patterns.shape[1]):
         role = tables.patterns[pattern, at]
-        way = next_way(tables, slot, number, False, role) if role != NONE else role
+        way = next_way(tables, slot, number, role) if role != NONE else role
         if way != NONE:
             total += add(tables, slot, number, held, way)
             held += 1
@@ -246,10 +241,9 @@ def allow(tables: SliceTables, slot: Slot, w: int) -> None:
 
 
 @inner
-def next_way(tables: SliceTables, slot: Slot, number: int, dense: bool, role: int) -> int:
-    """The index of the way to add to a slice next; NONE if none fits. It is the way of the most worth or, if ``dense``,
-    of the most worth per part of the slice; of equal ways the one that takes the least part. If ``role`` is not NONE,
-    only ways of this role count.
+def next_way(tables: SliceTables, slot: Slot, number: int, role: int) -> int:
+    """The index of the way to add to a slice next; NONE if none fits. It is the way of the most worth; of equal ways
+    the one that takes the least part of the slice. If ``role`` is not NONE, only ways of this role count.
     """
     best, least, found, setting = 0.0, 0.0, NONE, tables.settings[number]
     for w in range(len(tables.rows)):
@@ -267,10 +261,8 @@ def next_way(tables: SliceTables, slot: Slot, number: int, dense: bool, role: in
             if part < 0 or ((many == 0 or way.apart) and (part < way.least or part < row.least)):
                 continue
             taken = way.busy * (part if setting.points == NONE else way.most)
-            taken += way.processes * tables.schedule.process + DUST
-            key = gain / taken if dense else gain
-            if key > best or (key == best > 0 and taken < least):
-                best, least, found = key, taken, at
+            if gain > best or (gain == best > 0 and taken < least):
+                best, least, found = gain, taken, at
     return found
 
 

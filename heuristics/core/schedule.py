@@ -44,8 +44,6 @@ class Schedule(NamedTuple):
         The probability that a step partitions its GPUs again, instead of filling some of their slices again.
     replica
         What a missing replica costs, in GPUs.
-    process
-        The part of a slice for which a process counts in addition to its utilisation, if the densest ways come first.
     steps
         Steps on one set of GPUs before the next set is tried.
     patience
@@ -72,7 +70,6 @@ class Schedule(NamedTuple):
     worse: float = 0.01
     anew: float = 0.3
     replica: float = 0.02
-    process: float = 1e-3
     steps: int = 500
     patience: int = 20_000
     further: float = 1.05
