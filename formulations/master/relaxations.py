@@ -20,8 +20,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from provision.formulations.master.fullest import FullFleet
-from provision.formulations.master.rated import RatedSearch, rated_oracles
+from provision.formulations.master.rated import RatedSearch
 from provision.formulations.pricing.rate_oracles import rates_of
 from provision.formulations.pricing.rates import MOST_NAMED
 from provision.formulations.pricing.shared_mig.shared_relaxation import further_bound, is_relaxed
@@ -31,7 +30,7 @@ from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
 from provision.formulations.values.classes import classes_of
 from provision.models.performance.gpulets import Gpulets
-from provision.models.problem.instance import THROUGHPUT, Instance
+from provision.models.problem.instance import Instance
 from provision.models.problem.search import Search
 
 
@@ -50,41 +49,22 @@ def merged(instance: Instance, most: int) -> Instance:
     return instance.replace(workloads=found)
 
 
-def merged_bounds(instance: Instance, search: Search, name: str) -> Iterator[tuple[float, str]]:
-    """Yield bounds on the objective over ever more merged workloads; infinite if the fleet is too small, 0 if nothing
-    was proven in time. With each comes what to tell about a fleet that is too small, empty if nothing more is known.
-    ``name`` is that of the method.
+def merged_bounds(instance: Instance, search: Search) -> Iterator[float]:
+    """Yield bounds on the objective over ever more merged workloads until the time limit: infinite if the fleet is too
+    small, 0 if nothing was proven in time.
 
-    It ends at the time limit, when patterns could not distinguish more workloads, or where a way of sharing has no
-    patterns that carry rates. It yields nothing with workflows, or if patterns can distinguish the workloads of the
-    instance itself.
+    It yields nothing where the relaxation does not hold, or for few workloads, with which it is quick anyway.
     """
-    if instance.workflows or len(instance.workloads) <= MOST_NAMED:
+    if instance.workflows or len(instance.workloads) <= MOST_NAMED or not is_relaxed(instance):
         return
     before = 0
     for most in range(1, MOST_NAMED + 1):
         few = merged(instance, most)
-        if len(few.workloads) > MOST_NAMED or not search.left_s:
-            return
-        if len(few.workloads) == before:
-            continue
-        if proved_infeasible(few, best_segments(few)):  # some may be served only beside others
-            return
-        before = len(few.workloads)
-        if is_relaxed(few):  # proves more, where it can
-            yield further_bound(few, search.left_s), ""
-            continue
-        problem = Problem(few)
-        if instance.objective == THROUGHPUT:
-            yield from ((bound, "") for bound in FullFleet(problem, rates_of(problem, search.within())).rounds(
-                search.within()))
-            continue
-        oracles = rated_oracles(problem, search.within())
-        if oracles is None:
-            return
-        rated = RatedSearch(problem, oracles, search.apart(), name)
-        rated.prove()
-        yield problem.objective(rated.proof.bound), rated.proof.too_small
+        if len(few.workloads) > MOST_NAMED or not search.left_s or proved_infeasible(few, best_segments(few)):
+            return  # some may be served only beside others
+        if len(few.workloads) > before:
+            before = len(few.workloads)
+            yield further_bound(few, search.left_s)
 
 
 def temporal_bound(problem: Problem, seconds: float) -> float:

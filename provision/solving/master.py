@@ -110,9 +110,9 @@ def whole_numbers(instance: Instance, search: Search) -> Outcome:
 def merged_bound(instance: Instance, search: Search) -> Outcome:
     """The bound of similar workloads merged into few (`provision.formulations.master.relaxations`)."""
     progress = Progress(instance, search)
-    for bound, reason in merged_bounds(instance, search, master.NAME):
+    for bound in merged_bounds(instance, search):
         if math.isinf(bound):
-            return Outcome("infeasible", "proved", reason=reason or TOO_SMALL)
+            return Outcome("infeasible", "proved", reason=TOO_SMALL)
         progress.prove(bound or None)
         if search.elapsed_s > SCHEDULE.merged_s:
             break
