@@ -1,8 +1,4 @@
-"""Pricing under interference against all sets of a few classes: what it finds can be planned, its bound holds."""
-
-from copy import copy
-from dataclasses import replace
-from itertools import combinations_with_replacement
+"""Pricing under interference against all sets of a few replicas: what it finds can be planned, its bound holds."""
 
 import numpy as np
 import pytest
@@ -10,68 +6,81 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from testbeds import random_testbed
 
-from provision.formulations.pricing.mps import oracle
 from provision.formulations.pricing.mps.kernels import NONE, arrange
-from provision.formulations.pricing.mps.oracle import InterferenceOracle
-from provision.formulations.pricing.mps.pricing import Effort
-from provision.formulations.pricing.mps.schedule import InterferencePricing
-from provision.formulations.search.problem import Problem
+from provision.formulations.pricing.mps.offers import forgiving
+from provision.formulations.pricing.mps.pricing import Effort, best_patterns
+from provision.formulations.pricing.mps.rate_points import together_rps
+from provision.formulations.pricing.mps.sets import demands_of
+from provision.formulations.pricing.mps.tables import tables_of
+from provision.formulations.search.roles import Role
+from provision.formulations.values.bound import ValueBound
+from provision.formulations.values.classes import classes_of
+from provision.models.base.tolerances import FORGIVEN
 
 ENOUGH = 100_000
 CLOSE = 1e-7
+MOST = 10**6
 
 
 class Sharing:
-    """The tables of a testbed's GPU type, and the number of replicas of each role."""
+    """A testbed whose workloads have one replica each, and step values of its classes.
 
-    def __init__(self, instance):
-        problem = Problem(instance)
-        self.copies = problem.copies
-        self.pricing = InterferenceOracle(instance, instance.performance[0], problem.roles, problem.copies)
-        self.tables = self.pricing.tables
+    ``roles`` has the index of a class and that of a rate at which its values rise, for all rates up to that of its
+    workload.
+    """
 
-    def held(self, pattern):
-        """Whether operating points hold for a pattern."""
-        return self.pricing.running(pattern) is not None
+    def __init__(self, workloads, seed):
+        instance = random_testbed(workloads, seed)
+        rates_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
+        self.bound = ValueBound(instance, classes_of(instance, np.arange(workloads), rates_rps, 100))
+        self.nodes, [self.points], [self.choices] = self._nodes(), self.bound.patterns.points, (
+            self.bound.patterns.choices)
+        levels = self.nodes.levels[self.nodes.kind]
+        self.roles = [(at, level) for at, one in enumerate(self.bound.classes)
+                      for level in np.flatnonzero((levels[at] > 0) & (levels[at] <= one.rates_rps[0])).tolist()]
+        self.rates_rps = levels
+        self.tables = tables_of(instance.performance[0], instance.shared_rule, demands_of(instance, [
+            Role(one.models, one.slo_ms, levels[at, level], levels[at, level])
+            for at, level in self.roles for one in [self.bound.problem.groups[at]]]))
+
+    def _nodes(self):
+        """The nodes of the finest values: those with a step at the rate of each workload."""
+        self.bound.finer = 2
+        return self.bound._program(None).nodes
+
+    def values(self, draw):
+        """Random values in whole numbers that rise with the rate: of places, and (roles,) of the roles."""
+        rows = np.sort(np.random.default_rng(draw).integers(1, MOST, self.nodes.shape), axis=1).astype(float)
+        rows[:, 0] = 0.0
+        found = self.nodes.of_classes(rows.ravel())
+        return found, np.array([np.interp(self.rates_rps[at, level], found.rps[at], found.value[at])
+                                for at, level in self.roles])
+
+    def possible(self):
+        """All sets of roles that a GPU can hold at least loosely; all subsets of such a set are in it."""
+        found, grown = [], [()]
+        while grown:
+            grown = [(*one, role) for one in grown for role in range(one[-1] if one else 0, len(self.roles))
+                     if self.holds((*one, role))]
+            found += grown
+        return found
+
+    def holds(self, roles):
+        points, units = np.zeros((2, len(roles)), int)
+        return arrange(self.tables, np.array(roles, int), len(roles), units, points) != NONE
+
+    def carried(self, members):
+        """The roles that the replicas of a pattern of operating points have: the highest rates that they carry."""
+        there = members[members != NONE]
+        rps = together_rps(self.points, members[None])[0][members != NONE] * (1 - FORGIVEN)
+        levels = [np.searchsorted(self.rates_rps[self.points.at.group[one]], rate_rps, "right") - 1
+                  for one, rate_rps in zip(there, rps, strict=True)]
+        return sorted(self.roles.index((int(self.points.at.group[one]), int(level)))
+                      for one, level in zip(there, levels, strict=True) if level)
 
 
-def possible(problem, copies):
-    """All sets of classes, each at most so often, that a GPU can hold at least loosely."""
-    found, size, more = [], 1, True
-    while more:
-        sets = [one for one in combinations_with_replacement(range(len(copies)), size)
-                if all(one.count(member) <= copies[member] for member in one) and holds(problem, one)]
-        found, size, more = found + sets, size + 1, bool(sets)
-    return found
-
-
-def holds(problem, pattern):
-    points, units = np.zeros((2, len(pattern)), int)
-    return arrange(problem.tables, np.array(pattern), len(pattern), units, points) != NONE
-
-
-def priced(problem, values, nodes):
-    """The result without harder roles, which are for workloads that may take the places of easier ones."""
-    plain = copy(problem.pricing)
-    plain.harder_first = np.zeros_like(plain.harder_first)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(oracle, "SCHEDULE", replace(oracle.SCHEDULE, roles=Effort(nodes, CLOSE)))
-        return plain.price(values, 0, 0)
-
-
-@pytest.fixture(autouse=True)
-def few_copies(monkeypatch):
-    monkeypatch.setattr(oracle, "SCHEDULE", InterferencePricing(many=10**9))
-
-
-def rising(problem, draw, most=10**6):
-    """Random prices of roles; a harder role costs no less than an easier one, as the duals of a program have it."""
-    values = np.random.default_rng(draw).integers(1, most, len(problem.copies))
-    first, harder = problem.pricing.harder_first, problem.pricing.harder
-    for one in range(len(values) - 1, -1, -1):
-        for other in harder[first[one]: first[one + 1]].tolist():
-            values[other] = max(values[other], values[one])
-    return values
+def priced(sharing, values, nodes):
+    return best_patterns(sharing.points, sharing.choices, forgiving(values.rps, values.value), 0, Effort(nodes, CLOSE))
 
 
 drawn = given(seed=st.integers(0, 30), draw=st.integers(0, 10**6))
@@ -80,31 +89,21 @@ drawn = given(seed=st.integers(0, 30), draw=st.integers(0, 10**6))
 @settings(max_examples=25)
 @drawn
 def test_the_dearest_set_is_found(seed, draw):
-    problem = Sharing(random_testbed(5, seed))
-    values = rising(problem, draw)
-    patterns, least, _ = priced(problem, values, ENOUGH)
-    most = max(values[list(one)].sum() for one in possible(problem, problem.copies))
-    assert most <= least <= most * (1 + 2 * CLOSE) + 2
-    assert most == max(values[list(one)].sum() for one in patterns)
-    assert all(problem.held(one) for one in patterns)
-    assert all(one.count(member) <= problem.copies[member] for one in patterns for member in one)
+    sharing = Sharing(4, seed)
+    values, worth = sharing.values(draw)
+    members, value, bound = priced(sharing, values, ENOUGH)
+    most = max(worth[list(one)].sum() for one in sharing.possible())
+    assert most <= bound <= most * (1 + 2 * CLOSE) + 2
+    assert value.max() == pytest.approx(most, rel=1e-6)
+    for one in members:
+        roles = sharing.carried(one)
+        assert not roles or (sharing.holds(roles) and worth[roles].sum() <= most)
 
 
 @settings(max_examples=25)
 @drawn
 def test_a_search_cut_short_still_bounds(seed, draw):
-    problem = Sharing(random_testbed(6, seed))
-    values = rising(problem, draw)
-    most = max(values[list(one)].sum() for one in possible(problem, problem.copies))
-    assert all(priced(problem, values, nodes).most >= most for nodes in (0, 1, 10, 100))
-
-
-def test_roles_of_one_model_offered_together_may_stand_any_number_of_times(monkeypatch):
-    monkeypatch.setattr(oracle, "SCHEDULE", InterferencePricing(many=1))
-    for seed in range(8):
-        problem = Sharing(random_testbed(4, seed))
-        values = rising(problem, seed)
-        patterns, least, _ = priced(problem, values, ENOUGH)
-        most = max(values[list(one)].sum() for one in possible(problem, problem.copies * 40))
-        assert least >= most
-        assert all(values[list(one)].sum() <= most and problem.held(one) for one in patterns)
+    sharing = Sharing(5, seed)
+    values, worth = sharing.values(draw)
+    most = max(worth[list(one)].sum() for one in sharing.possible())
+    assert all(priced(sharing, values, nodes)[2] >= most for nodes in (0, 1, 10, 100))

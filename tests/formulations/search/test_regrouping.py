@@ -1,43 +1,50 @@
-"""Groups of similar workloads are as hard as the hardest of them."""
+"""Workloads in equal parts: every part has one replica, and the parts carry the rate together."""
 
 import math
+from collections import Counter
 
-from hypothesis import given
-from hypothesis import strategies as st
+import numpy as np
+import pytest
 
 import provision
-from provision.formulations.search.problem import Group, Problem
-from provision.formulations.search.regrouping import rounded
+from provision.formulations.search.problem import Problem
+from provision.formulations.search.regrouping import in_parts
+from provision.instances.generators.families import generate
+from provision.models.problem.workload import FleetEntry
 
-GROUPS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 5), st.integers(1, 50), st.sampled_from((None, 2.0))),
-                  min_size=1, max_size=30, unique=True)
-
-
-@given(GROUPS, st.integers(1, 12))
-def test_every_workload_is_in_one_group_no_easier_than_it(drawn, target):
-    groups = [Group((model,), float(slo), float(rate), 1, math.inf, limit or math.inf, (at,))
-              for at, (model, slo, rate, limit) in enumerate(drawn)]
-    of = {member: group for group in rounded(groups, target) for member in group.members}
-    assert sorted(of) == list(range(len(groups)))
-    for member, group in of.items():
-        own = groups[member]
-        assert (group.models, group.least, group.most, group.cap_rps) == (own.models, 1, math.inf, own.cap_rps)
-        assert group.slo_ms <= own.slo_ms
-        assert group.rate_rps >= own.rate_rps
+V100, T4 = FleetEntry(gpu="v100", price_per_hour=3.06), FleetEntry(gpu="t4", price_per_hour=0.53)
+LIMITS = ({}, {"max_replicas": 1}, {"min_replicas": 3}, {"max_share_per_gpu": 0.5}, {"max_replicas": 3})
 
 
-def test_few_groups_stay_as_they_are():
-    groups = [Group(("a",), 10.0, float(rate), 1, 1, math.inf, (rate,)) for rate in reversed(range(5))]
-    assert rounded(groups, 5) == rounded(groups, 7) == groups
-    assert len(rounded(groups, 2)) == 2
-    assert rounded([], 2) == []
+def limited(seed):
+    """A Problem of workloads with limits of all kinds; some have rates that no GPU carries alone."""
+    base, draw = generate(30, seed), np.random.default_rng(seed)
+    several = [one.model_copy(update={"max_replicas": None, "rate_rps": one.rate_rps * float(draw.uniform(0.5, 3))}
+                              | LIMITS[at % len(LIMITS)]) for at, one in enumerate(base.workloads)]
+    data = ["igniter-t4-derived", "igniter-v100"]
+    return Problem(base.replace(workloads=several, fleet=(T4, V100), performance=data))
 
 
-def test_cuts_go_along_slos_and_rates():
-    """Four SLOs at four rates in four chunks: the two shortest SLOs together, cut at half of their rates."""
-    groups = [Group(("a",), float(slo), float(rate), 1, 1, math.inf, (4 * slo + rate,))
-              for slo in range(4) for rate in range(4)]
-    assert [(one.slo_ms, one.rate_rps) for one in rounded(groups, 4)] == [(0, 1), (0, 3), (2, 3), (3, 3)]
+@pytest.mark.parametrize("seed", range(4))
+def test_parts_carry_the_rates_of_their_workloads_within_their_limits(seed):
+    problem = limited(seed)
+    whole, parts = ({one: [(group, number) for group in several for member, number in Counter(group.members).items()
+                           if member == one] for one in range(30)} for several in (problem.groups, in_parts(problem)))
+    for at, workload in enumerate(problem.instance.workloads):
+        [(group, _)], [(part, number)] = whole[at], parts[at]
+        assert (part.models, part.slo_ms, part.cap_rps) == (group.models, group.slo_ms, group.cap_rps)
+        if workload.max_share_per_gpu < 1:
+            assert (part.rate_rps, part.least, part.most) == (group.rate_rps, group.least, group.most) and number == 1
+            continue
+        assert (part.least, part.most) == (1, 1) and number * part.rate_rps == pytest.approx(group.rate_rps)
+        assert workload.min_replicas <= number <= (workload.max_replicas or math.inf)
+        if workload.max_replicas is None:
+            assert part.rate_rps <= problem.single_rps[problem.position[group]].max() * (1 + 1e-9)
+
+
+def test_equal_parts_are_in_one_group():
+    groups = in_parts(limited(0))
+    assert len(groups) == len({group._replace(members=()) for group in groups})
 
 
 def test_a_fleet_that_no_data_describes_offers_no_slice_type():
