@@ -1,9 +1,13 @@
 """Plans and bounds by prices of replicas hold: plans are verified, and no bound exceeds a proven optimum or a plan."""
 
 import itertools
+from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from igniter_oracle import fewest_gpus
+from testbeds import random_testbed
 
 import provision
 from provision.formulations.pricing.mps.kernels import NONE
@@ -11,11 +15,15 @@ from provision.formulations.pricing.mps.offers import place_values
 from provision.formulations.pricing.mps.pricing import Effort, best_patterns
 from provision.formulations.pricing.mps.rate_lists import small_patterns
 from provision.formulations.pricing.mps.rate_points import together_rps
+from provision.formulations.search.problem import Problem
+from provision.formulations.search.regrouping import in_parts
+from provision.formulations.values import bound as values_bound
+from provision.formulations.values import plan as values_plan
 from provision.formulations.values.bound import ValueBound, value_bound
-from provision.formulations.values.classes import classes_of
+from provision.formulations.values.classes import WorkloadClass, classes_of
 from provision.formulations.values.nodes import ValueNodes, least_value, node_rates
-from provision.formulations.values.plan import LargePlan
-from provision.formulations.values.schedule import SCHEDULE, Size
+from provision.formulations.values.plan import PartsPlan, plan_of_parts
+from provision.formulations.values.schedule import SCHEDULE
 from provision.instances.generators.families import generate
 from provision.models.base.clock import NEVER, Deadline
 from provision.models.performance.catalogue import load_performance
@@ -23,6 +31,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.search import Search
 from provision.models.problem.workload import FleetEntry
 from provision.solving import values as solving
+from provision.solving.repair import mended
 from provision.verification.verify import verify
 
 V100, T4 = FleetEntry(gpu="v100", price_per_hour=3.06), FleetEntry(gpu="t4", price_per_hour=0.53)
@@ -37,9 +46,15 @@ def _drawn(workloads: int, seed: int, types: int = 2, **policy: object) -> Insta
     return base.replace(workloads=several, fleet=(T4, V100)[:types], performance=data).with_policy(**policy)
 
 
+def _classes(instance: Instance, most: int) -> list[WorkloadClass]:
+    """All workloads in about ``most`` classes."""
+    rates_rps = np.array([instance.planned_rps(one) for one in instance.workloads])
+    return classes_of(instance, np.arange(len(rates_rps)), rates_rps, most)
+
+
 def _bound(instance: Instance, classes: int, seconds: float = 2.0) -> float:
     """The bound of some classes."""
-    found = ValueBound(instance, classes_of(instance, range(len(instance.workloads)), classes))
+    found = ValueBound(instance, _classes(instance, classes))
     bounds = list(found.rounds(Deadline(seconds)))
     assert bounds == sorted(bounds), "a bound falls"
     return found.problem.objective(bounds[-1])
@@ -68,7 +83,7 @@ def test_bounds_of_whole_replicas_do_not_exceed_the_optimum(seed: int, budget: s
     instance = _drawn(3, seed, types=1 + seed % 2, latency_budget=budget)
     best = provision.solve(instance, "master", time_limit_s=4, replay=False)
     assert best.objective is not None
-    found = ValueBound(instance, classes_of(instance, range(3), 12))
+    found = ValueBound(instance, _classes(instance, 12))
     bounds = list(found.rounds(Deadline(1.5)))
     assert 0 < found.problem.objective(bounds[-1]) <= best.objective + 1e-9 and bounds == sorted(bounds)
 
@@ -77,7 +92,7 @@ def test_bounds_of_whole_replicas_do_not_exceed_the_optimum(seed: int, budget: s
 def test_no_pattern_exceeds_what_pricing_proves(seed: int, budget: str) -> None:
     """For random values, no pattern that is drawn or listed is worth more than the bound of exact pricing."""
     instance, draw = _drawn(30, seed, latency_budget=budget), np.random.default_rng(seed)
-    bound = ValueBound(instance, classes_of(instance, range(30), 12))
+    bound = ValueBound(instance, _classes(instance, 12))
     for points, choices in zip(bound.patterns.points, bound.patterns.choices, strict=True):
         levels = bound.program.nodes.levels[bound.program.nodes.kind]
         value = np.cumsum(draw.exponential(1e4, levels.shape) * draw.integers(0, 2, levels.shape), axis=1)
@@ -135,9 +150,14 @@ def test_least_covers_are_never_too_high() -> None:
                 assert np.interp(shares, rps, value).sum() >= bound - 1e-9
 
 
-def _planned(instance: Instance, classes: int) -> float:
-    """The objective of a verified plan of some classes."""
-    found = solving.planned(instance, range(len(instance.workloads)), Size(classes, 12), Search(2.0))
+def _parts(instance: Instance) -> PartsPlan:
+    """The plan of parts before its first program."""
+    return PartsPlan(instance, [group for group in in_parts(Problem(instance)) if group.most == 1])
+
+
+def _planned(instance: Instance) -> float:
+    """The objective of a verified plan: parts, and what they leave by greedy."""
+    found = mended(instance, instance.plan_of("test", plan_of_parts(instance, Deadline(2.0))), Search(2.0))
     assert found is not None
     verdict = verify(instance, found)
     assert verdict.ok, verdict.violations[:3]
@@ -145,10 +165,20 @@ def _planned(instance: Instance, classes: int) -> float:
 
 
 @pytest.mark.parametrize("budget", ["half_slo", "queueing"])
-def test_plans_hold_under_both_rules(budget: str) -> None:
-    """A plan keeps all SLOs, and costs no less than the bound."""
+@pytest.mark.parametrize("single", [False, True])
+def test_plans_hold_under_both_rules(budget: str, single: bool) -> None:
+    """A plan keeps all SLOs and replica limits, and costs no less than the bound."""
     instance = _drawn(30, 3, latency_budget=budget)
-    assert _bound(instance, 8) <= _planned(instance, 16)
+    instance = _alone(instance) if single else instance
+    assert _bound(instance, 8) <= _planned(instance)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_plans_are_no_cheaper_than_the_optimum(seed: int) -> None:
+    """On one GPU type and with one replica each, brute force knows the fewest GPUs."""
+    instance = random_testbed(4, seed)
+    price = instance.fleet[0].price_per_hour or 0.0
+    assert price * fewest_gpus(instance) <= _planned(instance) + 1e-9
 
 
 def test_limited_workloads_are_left_to_greedy() -> None:
@@ -161,40 +191,68 @@ def test_limited_workloads_are_left_to_greedy() -> None:
     assert found.plan is not None and found.bound is not None and verify(limited, found.plan).ok
 
 
-def test_places_left_over_serve_later_passes() -> None:
-    """Every place serves at most one workload, and every workload is served or left."""
-    instance = _drawn(60, 1, types=1)
-    plan = LargePlan(instance, classes_of(instance, range(60), 8), 6)
+@pytest.mark.parametrize("rows", [SCHEDULE.rows, 24])
+@pytest.mark.parametrize("types", [1, 2])
+def test_every_part_is_served_or_left(rows: int, types: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every place serves at most one part, also where few rates are told apart, and later programs plan the rest."""
+    monkeypatch.setattr(values_plan, "SCHEDULE", replace(SCHEDULE, rows=rows))
+    instance = _drawn(60, 1, types)
+    plan = _parts(instance)
+    parts = Counter((at, rate_rps) for one in plan.left for at, rate_rps in _rates(one))
     plan.run(NEVER)
     places = [(gpu, place) for gpu, several in plan.served.items() for place, *_ in several]
-    assert len(places) == len(set(places))
-    served = {workload for several in plan.served.values() for _, workload, _ in several}
-    left = {at for one in plan.left for at in one.members.tolist()}
-    assert served | left == set(range(60)) and not served & left
+    assert len(places) == len(set(places)) > 0.9 * parts.total()
+    served = Counter((at, rate_rps) for several in plan.served.values() for _, at, rate_rps in several)
+    left = Counter((at, rate_rps) for one in plan.left for at, rate_rps in _rates(one))
+    assert served + left == parts
+    for gpu, several in plan.served.items():
+        assert all(rate_rps <= plan.patterns.rps[plan.gpus[gpu], place] * (1 + 1e-9) for place, _, rate_rps in several)
+
+
+def _rates(parts: WorkloadClass) -> list[tuple[int, float]]:
+    """The workload and the requests/s of each part of a class."""
+    return list(zip(parts.members.tolist(), parts.rates_rps.tolist(), strict=True))
 
 
 def test_a_plan_that_has_no_time_shares_its_gpus() -> None:
-    """Even after the deadline, the first pass uses all known patterns and not only those of one replica."""
+    """Even after the deadline, the first program uses all known patterns and not only those of one replica."""
     instance, gpus = _drawn(60, 1, types=1), []
     for until in (Deadline(0.0), NEVER):
-        plan = LargePlan(instance, classes_of(instance, range(60), 8), 6)
+        plan = _parts(instance)
         plan.run(until)
         gpus.append(len(plan.planned()) + sum(len(one.members) for one in plan.left))
     assert gpus[0] <= 1.3 * gpus[1]
 
 
-def test_replica_sets_carry_the_rates_of_their_cells() -> None:
-    """The replica sets that a program of a plan uses carry the rate of their cell, and patterns have room for them."""
-    plan = LargePlan(_drawn(60, 1, types=1), classes_of(_drawn(60, 1, types=1), range(60), 8), 6)
-    program = plan.program()
-    assert program.priced(NEVER, SCHEDULE.quick, SCHEDULE.few, SCHEDULE.gain) is not None
-    numbers, sets = program.used()
-    assert all(sum(one.rps) >= program.cells[one.cell].rate_rps * (1 - 1e-9) for one in sets)
-    for number, cell in enumerate(program.cells):
-        assert sum(one.many for one in sets if one.cell == number) == pytest.approx(len(cell.workloads), abs=1e-4)
-    for at in range(len(plan.left)):
-        places = numbers @ np.where(plan.patterns.of_class == at, plan.patterns.rps, 0.0).sum(axis=1)
-        assert places >= sum(one.many * sum(one.rps) for one in sets if program.cells[one.cell].of_class == at) * 0.999
+def test_a_deadline_ends_a_plan_of_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first program is solved, and later ones do not begin after the deadline."""
+    monkeypatch.setattr(values_plan, "SCHEDULE", replace(SCHEDULE, rows=24))
+    solved, instance = [], _drawn(60, 1)
+    for until in (Deadline(0.0), NEVER):
+        plan, programs = _parts(instance), list[int]()
+        numbers = plan._numbers
+        monkeypatch.setattr(plan, "_numbers", lambda *given: programs.append(0) or numbers(*given))
+        plan.run(until)
+        solved.append(len(programs))
+    assert solved[0] == 1 < solved[1]
+
+
+def test_workloads_that_cannot_be_divided_have_no_parts() -> None:
+    """Those of which a GPU may carry only a part are left to other methods."""
+    instance = _drawn(12, 0)
+    halves = [one.model_copy(update={"max_share_per_gpu": 0.5}) for one in instance.workloads]
+    assert not plan_of_parts(instance.replace(workloads=halves), NEVER)
+
+
+def test_patterns_have_places_for_all_parts() -> None:
+    """What a program of parts uses has at least as many places as parts, at any rate and above."""
+    plan = _parts(_drawn(60, 1, types=1))
+    numbers = plan._numbers([plan._levels(one) for one in plan.left], True, NEVER)
+    assert numbers is not None
+    for at, parts in enumerate(plan.left):
+        rps = np.where(plan.patterns.of_class == at, plan.patterns.rps, -1.0)
+        for number, rate_rps in enumerate(parts.rates_rps.tolist()):
+            assert numbers @ (rps >= rate_rps * (1 - 1e-9)).sum(axis=1) > number
 
 
 def test_every_file_of_a_gpu_type_counts() -> None:
@@ -205,7 +263,7 @@ def test_every_file_of_a_gpu_type_counts() -> None:
     several = [one.model_copy(update={"max_replicas": None}) for one in base.workloads]
     instance = base.replace(workloads=several, fleet=(V100,), performance=parts)
     best = provision.solve(instance, "greedy", time_limit_s=4, replay=False)
-    found = ValueBound(instance, classes_of(instance, range(12), 12))
+    found = ValueBound(instance, _classes(instance, 12))
     assert len(found.patterns.points) == 2 and best.objective is not None
     assert found.problem.objective(list(found.rounds(Deadline(2.0)))[-1]) <= best.objective + 1e-9
 
@@ -230,9 +288,10 @@ def test_a_step_function_rises_only_at_rates_of_workloads() -> None:
 
 
 def test_what_it_does_not_apply_to() -> None:
-    """Instances without interference are left to other methods."""
-    assert solving.applies(_drawn(3, 0))
-    assert not solving.applies(_drawn(3, 0).replace(objective="max_throughput", fleet=(
+    """Few workloads, and the most throughput, are left to other methods."""
+    assert solving.applies(_drawn(13, 0)) and values_bound.applies(_drawn(3, 0))
+    assert not solving.applies(_drawn(3, 0))
+    assert not solving.applies(_drawn(13, 0).replace(objective="max_throughput", fleet=(
         T4.model_copy(update={"count": 9}),), performance=["igniter-t4-derived"]))
 
 
