@@ -48,8 +48,8 @@ class ValueBound:
     ----------
     next_s, priced_s
         The seconds that the last round took, and its pricing.
-    closed
-        Whether no further round raises the bound.
+    found, closed
+        Whether the last round found patterns, and whether no further round raises the bound.
     values, center, worth, best
         The values of replicas that proved the best bound (None before the first round), the prices from which they
         came, (pools,) what no GPU is worth more than at these values, and the bound in multiples of the dearest GPU's
@@ -61,7 +61,7 @@ class ValueBound:
     def __init__(self, instance: Instance, classes: Sequence[WorkloadClass]) -> None:
         self.classes, self.finer = list(classes), 0
         self.problem = problem = Problem(instance, [one.group(longest=True) for one in classes], relaxed_problem=True)
-        self.proof, self.closed = TypeCounts(problem.pools, problem.most_gpus), False
+        self.proof, self.found, self.closed = TypeCounts(problem.pools, problem.most_gpus), True, False
         self.values: PlaceValues | None = None
         self.center: Prices | None = None
         self.worth: list[float] = []
@@ -126,13 +126,15 @@ class ValueBound:
             self.closed = duals is None
             if duals is None or (self.values is not None and self.priced_s > until.left_s):
                 return
-            if self.best > self.program.value * (1 - SCHEDULE.far):
+            between = self.found and self.best > self.program.value * (1 - SCHEDULE.far)
+            if between:
                 duals = duals.between(self.center)
             solved_s = watch.elapsed_s
-            more, self.next_s = self._prove(duals, self.program.nodes.of_classes(duals.nodes)), watch.elapsed_s
+            self.found, self.next_s = self._prove(duals, self.program.nodes.of_classes(duals.nodes)), watch.elapsed_s
             self.priced_s = self.next_s - solved_s
             yield self.proof.bound
-            if not more or self.best > self.program.value * (1 - SCHEDULE.fineness[self.finer].within):
+            more = self.found or between  # the program's own prices may still find patterns
+            if not self.found or self.best > self.program.value * (1 - SCHEDULE.fineness[self.finer].within):
                 unsettled = more and self.best < self.program.value * (1 - SCHEDULE.exact.close)
                 more = self._refined() or unsettled
         self.closed = self.closed or not more

@@ -227,14 +227,11 @@ def test_a_plan_that_has_no_time_shares_its_gpus() -> None:
 def test_a_deadline_ends_a_plan_of_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first program is solved, and later ones do not begin after the deadline."""
     monkeypatch.setattr(values_plan, "SCHEDULE", replace(SCHEDULE, rows=24))
-    solved, instance = [], _drawn(60, 1)
-    for until in (Deadline(0.0), NEVER):
-        plan, programs = _parts(instance), list[int]()
-        numbers = plan._numbers
-        monkeypatch.setattr(plan, "_numbers", lambda *given: programs.append(0) or numbers(*given))
-        plan.run(until)
-        solved.append(len(programs))
-    assert solved[0] == 1 < solved[1]
+    programs, numbers = list[Deadline](), PartsPlan._numbers
+    monkeypatch.setattr(PartsPlan, "_numbers", lambda *given: programs.append(given[-1]) or numbers(*given))
+    for until in (over := Deadline(0.0), NEVER):
+        _parts(_drawn(60, 1)).run(until)
+    assert programs.count(over) == 1 < programs.count(NEVER)
 
 
 def test_workloads_that_cannot_be_divided_have_no_parts() -> None:
