@@ -126,14 +126,14 @@ class ValueBound:
             self.closed = duals is None
             if duals is None or (self.values is not None and self.priced_s > until.left_s):
                 return
-            between = self.found and self.best > self.program.value * (1 - SCHEDULE.far)
-            if between:
+            rough = self.found
+            if rough and self.best > self.program.value * (1 - SCHEDULE.far):
                 duals = duals.between(self.center)
             solved_s = watch.elapsed_s
             self.found, self.next_s = self._prove(duals, self.program.nodes.of_classes(duals.nodes)), watch.elapsed_s
             self.priced_s = self.next_s - solved_s
             yield self.proof.bound
-            more = self.found or between  # the program's own prices may still find patterns
+            more = self.found or rough  # the program's own prices, priced closely, may still find patterns
             if not self.found or self.best > self.program.value * (1 - SCHEDULE.fineness[self.finer].within):
                 unsettled = more and self.best < self.program.value * (1 - SCHEDULE.exact.close)
                 more = self._refined() or unsettled
@@ -164,13 +164,14 @@ class ValueBound:
         return True
 
     def _prove(self, duals: Prices, values: PlaceValues) -> bool:
-        """Prove a bound at some prices by exact pricing; return whether that found patterns that are worth more than
-        their slice.
+        """Prove a bound at some prices by exact pricing, closely if the last round found no patterns. Return whether
+        that found patterns that are worth more than their slice.
         """
         problem, every, before = self.problem, np.arange(len(self.classes))[:, None], len(self.patterns)
         most = np.array([worth_of(every, rps[:, None] * (1 + FORGIVEN), values).max()
                          for rps in problem.single_rps.T])
-        close = max(SCHEDULE.exact.close, SCHEDULE.part * (1 - self.best / max(self.program.value, self.best, DUST)))
+        distance = 1 - self.best / max(self.program.value, self.best, DUST) if self.found else 0.0
+        close = max(SCHEDULE.exact.close, SCHEDULE.part * distance)
         loose, effort = forgiving(values.rps, values.value), SCHEDULE.exact._replace(close=close)
         for file, slice_type in enumerate(self.patterns.slice_types):
             worth, _ = self.patterns.price(file, loose, float(duals.slices[slice_type]), effort, SCHEDULE.best,
