@@ -5,9 +5,9 @@ of ``scale.py``: ``single`` and ``free`` (iGniter's generator on V100s), and ``i
 ``--results``, the other cases of the result file stay.
 
 A Planner solves each instance once. Then, for every seed, 5 % of the rates move by up to 20 % either way. The Planner,
-with what it kept of the first instance, and a solve from nothing both run until they prove their plan, or to the limit.
-For every gap it is told when each first had a plan and a bound that close. Times and limits are CPU seconds of the
-whole call, so that other programs do not matter; kernels compile before.
+which begins with its last plan, and a solve from nothing both run until they prove their plan, or to the limit. For
+every gap it is told when each first had a plan and a bound that close. Times and limits are CPU seconds of the whole
+call, so that other programs do not matter; kernels compile before.
 """
 
 import argparse

@@ -34,7 +34,6 @@ PARTS = {
     "formulations.values.patterns.": "exact pricing",
     "formulations.linear.": "linear programs",
     "formulations.values.program.": "linear programs",
-    "formulations.master.dive.": "dives",
     "formulations.values.plan.": "rounding",
     "formulations.master.plans.": "rounding",
     "heuristics.": "greedy, ruin and recreate",
