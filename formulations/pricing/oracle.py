@@ -1,7 +1,6 @@
 """PatternOracle: the interface between a way of sharing a slice and the searches that plan with it.
 
-Each way of sharing belongs to a kind of performance data, and is found by an entry point. `priced` calls the
-oracles of all slice types of a problem.
+Each way of sharing belongs to a kind of performance data, and is found by an entry point.
 """
 
 from collections.abc import Callable, Sequence

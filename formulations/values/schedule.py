@@ -1,4 +1,4 @@
-"""Sets the numbers that steer bounds by prices of replicas and plans of classes, and tells what each number trades.
+"""Sets the numbers that steer bounds by prices of replicas and plans of parts, and tells what each number trades.
 
 `benchmarks/scale.py` and `benchmarks/size/large.py` measure what they give.
 """

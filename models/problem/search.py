@@ -100,8 +100,8 @@ class Search:
         return replace(self, started=now_s(), **changes)
 
     def apart(self, seconds: float = math.inf, **parameters: str) -> Search:
-        """A search for another instance, limited to some seconds of the time left. It starts without plan, bound and
-        kept columns, and reports nothing.
+        """A search for another instance, limited to some seconds of the time left. It starts without plan and bound,
+        and reports nothing.
         """
         return self.anew(time_limit_s=min(seconds, self.left_s), parameters={**self.parameters, **parameters},
                          report=lambda incumbent: None, start=None, bound=None)
