@@ -5,15 +5,13 @@ from itertools import pairwise
 import pytest
 
 import provision
-from provision.formulations.master import solve as master
-from provision.formulations.master.schedule import SCHEDULE
-from provision.formulations.search.problem import Problem
 from provision.models.base import clock
 from provision.models.problem.policy import Survive
-from provision.models.problem.search import Progress, Search
+from provision.models.problem.search import Search
 from provision.models.problem.workflow import Workflow
-from provision.solving import auto
+from provision.solving import auto, values
 from provision.solving.methods import method
+from provision.solving.schedule import SCHEDULE
 from provision.solving.staged import planned
 
 CASES = ("parvagpu-s1", "parvagpu-s1-shared", "igniter-testbed-12", "gpulets-equal", "inss")
@@ -73,20 +71,19 @@ def moments(instance, limit_s, monkeypatch):
     return found
 
 
-@pytest.mark.parametrize("limit_s", [3.0, 300.0])
-def test_turns_of_the_master_program_grow_alike_under_every_limit(limit_s, monkeypatch):
-    """The clock of this test ticks at every look, so the seconds until a deadline tell what a turn may take."""
-    instance, ticks, turns = provision.read("igniter-variants-12"), iter(range(10**9)), []
-    monkeypatch.setattr(clock, "perf_counter", lambda: next(ticks) * 1e-6)
-    run = master.Run(Problem(instance), Progress(instance, Search(limit_s)), "master")
-    monkeypatch.setattr(run.columns, "rounds", lambda until: turns.append(until.left_s) or iter(()))
-    monkeypatch.setattr(run, "_integral", lambda seconds: turns.append(seconds))
-    for _ in range(3):
-        run._tighten()
-        run._turn()
-    assert turns[:2] == pytest.approx([2.0, 2.0 * SCHEDULE.some], rel=1e-3)
-    kept = [seconds for seconds in turns[::2] if seconds < limit_s * 0.9]
-    assert kept == pytest.approx([2.0 * 2.0**turn for turn in range(len(kept))], rel=1e-3)
+@pytest.mark.parametrize("limit_s", [60.0, 600.0])
+def test_turns_of_bounds_and_walks_are_alike_under_every_limit(limit_s, monkeypatch):
+    """Where many workloads share GPUs, each turn has seconds of its own."""
+    turns = list[float]()
+
+    def turn(seconds):
+        turns.append(seconds)
+        return len(turns) < 6
+
+    monkeypatch.setattr(values.bound.ValueBound, "prove", lambda bound, progress, seconds: turn(seconds))
+    monkeypatch.setattr(values.lns, "walking", lambda progress, patience: turn)
+    values.solve(provision.read("igniter-testbed-12"), Search(limit_s))
+    assert turns == [SCHEDULE.walk_s, *[SCHEDULE.values_s] * 6]
 
 
 def test_the_limit_only_cuts_off():
