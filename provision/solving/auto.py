@@ -6,7 +6,7 @@ plans of the same cost, one with slack is preferred (``provision.solving.slack``
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from provision.formulations.assignment import cpsat
@@ -21,7 +21,7 @@ from provision.solving import master, values
 from provision.solving.policies import even_replicas, surviving
 from provision.solving.schedule import SCHEDULE
 from provision.solving.slack import wants_slack, what_fits, with_slack
-from provision.solving.steps import Step, one_gpu, valid_for, where_able
+from provision.solving.steps import Step, narrower, of_others, one_gpu, where_able
 
 
 def run(instance: Instance, search: Search) -> Outcome:
@@ -74,56 +74,25 @@ def _steps(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
         yield whole, math.inf
     elif not begun:
         yield of_others(greedy.METHODS[0], _isolated), SCHEDULE.isolated_s
-    if not values.vast(instance):
+    if not values.applies(instance):
         yield master.merged_bound, math.inf
         # Better plans: greedy on narrower instances and on the whole.
         if len(instance.workloads) > MOST_PRICED and not begun:
             yield of_others(greedy.METHODS[0], narrower), math.inf
         if fills and not begun:
             yield whole, SCHEDULE.filling_s if throughput else math.inf  # for most throughput, it would go on
+        if master.shares_networks(instance) and not throughput:
+            yield master.first_answers, SCHEDULE.shared_s
     # Plans and bounds of all kinds, until proven or out of time.
-    if master.shares_networks(instance) and not throughput:
-        yield master.first_answers, SCHEDULE.shared_s
     yield master.solve, math.inf
     if not throughput:
         yield where_able(cpsat.METHODS[0]), math.inf
-
-
-def of_others(method: Method, others: Callable[[Instance], Iterable[Instance]]) -> Step:
-    """A step that runs a method only on other instances, which are planned sooner, and returns the best plan."""
-    def step(instance: Instance, search: Search) -> Outcome:
-        progress = Progress(instance, search)
-        for other in others(instance):
-            if progress.plan is not None and not search.left_s:
-                break
-            progress.offer(valid_for(instance, where_able(method)(other, search.apart()).plan))
-        return progress.outcome("completed")
-
-    return step
 
 
 def _isolated(instance: Instance) -> Iterator[Instance]:
     """Yield the ``narrower`` instances in which no replicas share slices, and the one without any sharing."""
     yield from (one for one in narrower(instance) if needs(one) <= ISOLATED | {"max_replicas", "max_throughput"})
     yield greedy.without_sharing(instance)
-
-
-def narrower(instance: Instance) -> Iterator[Instance]:
-    """Yield narrower instances, those that are planned soonest first: with one GPU type of a mixed fleet that can run
-    all workloads; without shared slices; and with one type and without shared slices. All plans of such an instance are
-    valid for the instance itself.
-    """
-    if instance.policy.share_slices:
-        unshared = instance.with_policy(share_slices=False)
-        yield from narrower(unshared)
-        yield unshared
-    types = dict.fromkeys((entry.gpu, entry.partitioned) for entry in instance.fleet)
-    for gpu, mig in types if len(types) > 1 else ():
-        fleet = tuple(entry for entry in instance.fleet if (entry.gpu, entry.partitioned) == (gpu, mig))
-        performance = tuple(data for data in instance.performance if data.gpu == gpu)
-        known = {model for data in performance for model in data.models}
-        if all(model in known for workload in instance.workloads for model in workload.models):
-            yield instance.replace(fleet=fleet, performance=performance)
 
 
 def _onward(progress: Progress, seconds: float) -> Search:

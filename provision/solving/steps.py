@@ -1,8 +1,8 @@
-"""What steps of planning have in common: a method that may not be able to plan the instance, and a plan of another
-instance that may not be valid for it.
+"""What steps of planning have in common: methods that may not be able to plan an instance, other instances that are
+planned sooner, and their plans, which may not be valid for it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 
 from provision.models.base.errors import UnsupportedError
@@ -10,7 +10,7 @@ from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of
-from provision.models.problem.search import Outcome, Search
+from provision.models.problem.search import Outcome, Progress, Search
 from provision.verification.verify import verify
 
 Step = Callable[[Instance, Search], Outcome]
@@ -33,6 +33,37 @@ def where_able(method: Method) -> Step:
 def valid_for(instance: Instance, plan: Plan | None) -> Plan | None:
     """A plan of another instance as a plan of this one; None if the verifier refuses it here, or if there is none."""
     return instance.adopted(plan) if plan is not None and verify(instance, plan).ok else None
+
+
+def of_others(method: Method, others: Callable[[Instance], Iterable[Instance]]) -> Step:
+    """A step that runs a method only on other instances, which are planned sooner, and returns the best plan."""
+    def step(instance: Instance, search: Search) -> Outcome:
+        progress = Progress(instance, search)
+        for other in others(instance):
+            if progress.plan is not None and not search.left_s:
+                break
+            progress.offer(valid_for(instance, where_able(method)(other, search.apart()).plan))
+        return progress.outcome("completed")
+
+    return step
+
+
+def narrower(instance: Instance) -> Iterator[Instance]:
+    """Yield narrower instances, those that are planned soonest first: with one GPU type of a mixed fleet that can run
+    all workloads; without shared slices; and with one type and without shared slices. All plans of such an instance are
+    valid for the instance itself.
+    """
+    if instance.policy.share_slices:
+        unshared = instance.with_policy(share_slices=False)
+        yield from narrower(unshared)
+        yield unshared
+    types = dict.fromkeys((entry.gpu, entry.partitioned) for entry in instance.fleet)
+    for gpu, mig in types if len(types) > 1 else ():
+        fleet = tuple(entry for entry in instance.fleet if (entry.gpu, entry.partitioned) == (gpu, mig))
+        performance = tuple(data for data in instance.performance if data.gpu == gpu)
+        known = {model for data in performance for model in data.models}
+        if all(model in known for workload in instance.workloads for model in workload.models):
+            yield instance.replace(fleet=fleet, performance=performance)
 
 
 def one_gpu(instance: Instance) -> float:

@@ -16,6 +16,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.search import Outcome, Progress, Search
 from provision.solving.repair import mended
 from provision.solving.schedule import SCHEDULE
+from provision.solving.steps import narrower, of_others
 
 NAME = "large"
 
@@ -32,12 +33,17 @@ def vast(instance: Instance) -> bool:
 
 
 def solve(instance: Instance, search: Search) -> Outcome:
-    """Plan and bound an instance in turns until the plan is proven, nothing is left to try, or the time is over. The
-    plan of parts comes after the first turn. Without any plan, greedy makes one.
+    """Plan and bound an instance in turns until the plan is proven, nothing is left to try, or the time is over. Before
+    come a first bound and, unless a plan is known, greedy on narrower instances and on the whole. The plan of parts
+    comes after the first turn.
     """
     progress, bounds, parts, going = Progress(instance, search), bound.value_bound(instance), True, True
     walk = None if vast(instance) else lns.walking(progress, WALKS.patience)
+    bounds.prove(progress, 0.0)
     if walk is not None:
+        if search.start is None:
+            progress.offer(of_others(greedy.METHODS[0], narrower)(instance, search.apart()).plan)
+            progress.offer(greedy.solve(instance, search.apart()).plan)
         walk(SCHEDULE.walk_s)
     while not progress.enough and search.left_s > 0 and (going or parts):
         going = bounds.prove(progress, SCHEDULE.values_s)
