@@ -58,7 +58,7 @@ class PartsPlan:
         For each GPU, the place, the workload and the requests/s of each replica; ``gpus`` has its pattern.
     """
 
-    def __init__(self, instance: Instance, groups: Sequence[Group], below: float) -> None:
+    def __init__(self, instance: Instance, groups: Sequence[Group], below: float = math.inf) -> None:
         self.instance, self.below = instance, below
         members = np.concatenate([group.members for group in groups])
         rates_rps = np.repeat([group.rate_rps for group in groups], [len(group.members) for group in groups])
@@ -118,7 +118,7 @@ class PartsPlan:
             rest = np.maximum(numbers - whole, 0.0)
             up = np.argsort(-rest, kind="stable")[: math.ceil(SCHEDULE.dive * rest.sum())]
             up = up[rest[up] > SOLVER]
-            if not exact or not len(up):
+            if not exact or not len(up) or until.over:
                 return whole
             program.fix(whole)
             found = program.integral(min(SCHEDULE.whole_s, until.left_s))
