@@ -212,7 +212,7 @@ class Task:
         instance = self.instance
         if self.start is None:
             return valid_for(instance, _beginning(instance, self.method, self.time_limit_s, self.seed))
-        seconds = min(self.left_s * SOLVE.beginning, SOLVE.beginning_s)
+        seconds = self.left_s * SOLVE.beginning
         return valid_for(instance, self.start) or mended(instance, rerated(instance, self.start),
                                                          Search(seconds, self.seed))
 

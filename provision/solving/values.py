@@ -52,7 +52,7 @@ def solve(instance: Instance, search: Search) -> Outcome:
         if walk is not None and not progress.enough:
             going |= walk(SCHEDULE.values_s)
         if parts and not progress.enough:
-            gpus = plan_of_parts(instance, search.within(search.left_s * SCHEDULE.parts), progress.value)
+            gpus = plan_of_parts(instance, search.within(SCHEDULE.parts_s), progress.value)
             progress.offer(mended(instance, instance.plan_of(NAME, gpus), search) if gpus else None)
             parts = False
     if progress.plan is None:
