@@ -1,140 +1,153 @@
-"""The pattern oracle of slices that replicas share at routed rates (closed networks).
+"""The way in which closed networks share slices: what greedy fills slices with (``settings``), and the patterns that
+carry rates.
 
-Patterns are priced as knapsacks over processes, utilisation and memory, at every level of sharing. There are two sets
-of levels. Patterns at the levels for plans are feasible. The levels for bounds cover all patterns.
-
-Greedy methods fill such slices with ways of known utilisation and memory (``settings``). Under random arrivals,
-patterns carry rates (``rates``).
+Under rules for random arrivals, where batch times are taken with all processes busy beside given neighbours, and for
+the objective max_throughput, patterns are priced by a search (``rate_search``). Under other rules, the rates that a
+slice carries depend on what is routed. Then, and for many workloads, there are only bounds, from the levels at which
+slices are shared.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
-from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
-from provision.formulations.pricing.knapsacks import KnapsackOracle, Levels, pattern_at, worth_of
-from provision.formulations.pricing.oracle import Pattern, Running, WayOfSharing
-from provision.formulations.pricing.shared_mig.levels import bounded_levels, planned_levels
-from provision.formulations.pricing.shared_mig.rates import network_rates
-from provision.formulations.pricing.shared_mig.run_options import ways_of
+from provision.formulations.linear.highs import Rows, solve_linear
+from provision.formulations.pricing.oracle import Running, WayOfSharing
+from provision.formulations.pricing.rates import (
+    GENEROUS,
+    GroupPrices,
+    Listing,
+    Member,
+    PricedRates,
+    RatedPattern,
+    RateOracle,
+    listing_of,
+)
+from provision.formulations.pricing.shared_mig.levels import BOUNDED, NOBODY, bounded_rates
+from provision.formulations.pricing.shared_mig.rate_options import rate_options
+from provision.formulations.pricing.shared_mig.rate_search import search
 from provision.formulations.pricing.shared_mig.schedule import SCHEDULE
 from provision.formulations.pricing.shared_mig.settings import network_settings
-from provision.formulations.search.roles import Role
-from provision.models.base.arrays import Floats, Ints
-from provision.models.base.tolerances import SINGLE, TOLERANCE
+from provision.formulations.search.problem import Problem
+from provision.formulations.search.segments import SliceType
+from provision.models.base.arrays import Ints
+from provision.models.base.clock import Deadline
 from provision.models.performance.fitted_networks import FittedNetworks
-from provision.models.problem.instance import Instance
-from provision.models.problem.workload import FleetEntry
+from provision.models.performance.longest_batches import network_hold_ms
 
 
-class NetworkOracle(KnapsackOracle):
-    """The patterns of slices of one profile that closed networks share.
+def network_rates(problem: Problem, slice_type: SliceType, data: FittedNetworks, until: Deadline
+                  ) -> RateOracle | None:
+    """The RateOracle of a slice type, which is made quickly, so that the deadline is not read; None if the slice cannot
+    be shared.
+    """
+    entry, random_arrivals = problem.instance.fleet[slice_type.entry], problem.instance.shared_rule.random_arrivals
+    if slice_type.profile not in data.profiles or not entry.mps or entry.type.slice_mps_clients(slice_type.profile) < 2:
+        return None
+    searched = problem.fills or (random_arrivals and len(problem.groups) <= SCHEDULE.searched)
+    return (NetworkPatterns if searched else NetworkBounds)(problem, slice_type, data)
+
+
+class NetworkPatterns(RateOracle):
+    """The patterns of at least two replicas on slices of one profile.
 
     Parameters
     ----------
-    instance, entry, profile, data
-        The problem, the fleet entry of the GPUs, the slices' profile, and the networks.
-    roles
-        All roles.
-    copies
-        (roles,) the most replicas of each role in a pattern.
+    problem, slice_type, data
+        The Problem, the slice type and the networks.
+    """
+
+    hardest = SCHEDULE.hardest
+
+    def __init__(self, problem: Problem, slice_type: SliceType, data: FittedNetworks) -> None:
+        self.problem, self.rule = problem, problem.instance.shared_rule
+        self.options = rate_options(problem.instance, data, slice_type.profile, problem.groups, problem.fills)
+        self.budget_ms = np.array([group.slo_ms * problem.instance.policy.part_of_slo for group in problem.groups])
+
+    def price(self, prices: GroupPrices, floor: float, effort: int) -> PricedRates:
+        """See ``RateOracle.price``. For least cost, the operating points have the limits of rates."""
+        options = self.options
+        if self.problem.fills:
+            options = options._replace(most_rps=prices.cap_rps, total_rps=prices.cap_rps)
+        prices = prices._replace(cap_rps=options.total_rps)
+        members, most = search(options, prices, max(floor, 0.0), SCHEDULE.nodes * SCHEDULE.more**effort)
+        rated = self._rated(members) if len(members) else None
+        found = [] if rated is None or min(rated.rps) <= 0 else [rated]
+        return PricedRates(most * GENEROUS, listing_of(found, len(prices.per_rps)))
+
+    def _rated(self, members: Ints) -> RatedPattern:
+        """A pattern with the highest rates of its replicas."""
+        options = self.options
+        processes, group = options.processes[members], options.group[members]
+        think_ms = options.think_ms[members, processes.sum() - 1]
+        hold_ms = network_hold_ms(think_ms, options.slice_ms[members], options.cycle_ms[members], processes)
+        rps = self.rule.capacity_rps(options.batch[members], processes, hold_ms, hold_ms,
+                                     self.budget_ms[group] * GENEROUS)
+        counted = np.minimum(rps * GENEROUS, options.most_rps[group])
+        return RatedPattern(tuple(
+            Member(int(options.group[one]), Running(int(options.model[one]), int(options.batch[one]),
+                                                    int(options.processes[one]), 1.0))
+            for one in members.tolist()), tuple(counted.tolist()))
+
+
+class NetworkBounds(RateOracle):
+    """Bounds on the values of slices of one profile, as of ``shared_relaxation``: at every level, workloads divide the
+    time and the processes of a slice freely. Its patterns say what such a slice carries; no plan can have them.
+
+    The value of a level is that of a linear program. Its duals are prices of the slice's time and of a process, and any
+    such prices bound the value.
+
+    Parameters
+    ----------
+    problem, slice_type, data
+        The Problem, the slice type and the networks.
 
     Attributes
     ----------
-    run_alone
-        For each role, the operating point of a replica that has the slice to itself, None if it cannot carry the role's
-        rate. Patterns consist of roles that can (``able``) only, because in a plan the places of a replica's neighbours
-        may stay empty, and the replica is then verified as one that is alone.
+    level, group, widest
+        For each workload group with one of its models at each level that allows it: the indices of the level and of the
+        group, and the most processes of a replica.
+    needs
+        (2, those) the slice's time and the processes that a request/s takes.
+    room
+        (levels, 2) the time and the processes that a slice has.
     """
 
-    def __init__(self, instance: Instance, entry: FleetEntry, profile: str, data: FittedNetworks,
-                 roles: Sequence[Role], copies: NDArray[np.int64]) -> None:
-        clients, rule = entry.type.slice_mps_clients(profile), instance.shared_rule
-        self.copies, self.memory_gib = np.minimum(copies, clients), entry.type.slice_memory_gib(profile)
-        self.levels, bounded = (make(clients, rule.random_arrivals) for make in (planned_levels, bounded_levels))
-        self.ways = ways_of(data, profile, instance.policy, rule, roles, self.levels, relaxed=False)
-        loose = ways_of(data, profile, instance.policy, rule, roles, bounded, relaxed=True)
-        self.planned = self.ways.knapsacks(self.levels, SCHEDULE.coarse, relaxed=False)
-        self.bounded = loose.knapsacks(bounded, SCHEDULE.fine, relaxed=True)
-        self.run_alone = [_run_alone(instance, entry, profile, role) for role in roles]
-        self.able = np.array([run is not None for run in self.run_alone], bool)
+    coarse = True
 
-    def seeds(self) -> list[Pattern]:
-        """The patterns of a single role that the slice can serve."""
-        return [(int(one),) for one in np.flatnonzero(self.able)]
+    def __init__(self, problem: Problem, slice_type: SliceType, data: FittedNetworks) -> None:
+        instance, groups, profile = problem.instance, problem.groups, slice_type.profile
+        entry, levels = instance.fleet[slice_type.entry], NOBODY if instance.shared_rule.random_arrivals else BOUNDED
+        clients = entry.type.slice_mps_clients(profile)
+        rows = [(at, name) for at, group in enumerate(groups) for name in group.models if name in data.models]
+        told = [bounded_rates(instance, instance.workloads[groups[at].members[0]], name, data, entry, profile,
+                              levels) for at, name in rows]
+        rps, busy = np.array(told).reshape(len(rows), 2, len(levels)).swapaxes(0, 1)
+        self.asked_rps = np.array([len(one.members) * min(one.asked_rps, one.cap_rps) for one in groups]) * GENEROUS
+        self.room = np.array([[one.use * GENEROUS, min(one.processes, clients)] for one in levels], float)
+        row, self.level = (rps > 0).nonzero()
+        self.needs = np.stack([busy[row, self.level], 1 / (rps[row, self.level] * GENEROUS)])
+        self.group = np.array([at for at, _ in rows], int)[row]
+        self.widest = np.array([min(data.models[name].coefficients.max_processes, clients) for _, name in rows])[row]
 
-    def running(self, pattern: Pattern) -> list[Running] | None:
-        """Operating points of a pattern's replicas, in the order of its roles; None if the pattern is feasible at no
-        level.
-        """
-        if len(pattern) == 1:
-            run = self.run_alone[pattern[0]]
-            return None if run is None else [run]
-        tried = range(len(self.levels)) if self.able[list(pattern)].all() else ()
-        return next((runs for runs in (self._running_at(level, pattern) for level in tried) if runs is not None), None)
-
-    def _running_at(self, at: int, pattern: Pattern) -> list[Running] | None:
-        """The operating points of a pattern's replicas at the level with the index ``at``; None if they do not fit."""
-        level, ways = self.levels[at], self.ways
-        needs = np.stack([ways.processes[at], ways.use[at], ways.memory_gib[at]], axis=1)
-        room = np.array([level.processes, level.use * (1 - TOLERANCE), self.memory_gib * (1 - TOLERANCE)])
-        of_roles = [np.arange(ways.start[role], ways.start[role + 1]) for role in pattern]
-        chosen = _chosen(needs, [of_role[ways.processes[at, of_role] >= 0] for of_role in of_roles], room)
-        return None if chosen is None else [
-            Running(int(ways.model[at, way]), int(ways.batch[at, way]), int(ways.processes[at, way]), 1.0)
-            for way in chosen]
-
-    def _ranked(self, knapsacks: Levels, values: Ints, copies: Ints, gib_price: float, near: float
-                ) -> list[tuple[int, int]]:
-        """The levels with the highest gains."""
-        most = worth_of(knapsacks, values, copies, gib_price, near, len(knapsacks.room))
-        return [(int(most[level]), level) for level in np.argsort(-most, kind="stable").tolist()]
-
-    def _taken(self, knapsacks: Levels, place: int, values: Ints, copies: Ints, gib_price: float
-               ) -> tuple[Pattern, bool]:
-        """A pattern of the highest gain at a level, and whether the slice has the memory for it."""
-        ways = pattern_at(knapsacks, place, values, copies, gib_price)
-        pattern = tuple(sorted((np.searchsorted(knapsacks.start, ways, side="right") - 1).tolist()))
-        return pattern, bool(knapsacks.memory_gib[place, ways].sum() <= self.memory_gib * (1 - SINGLE))
+    def price(self, prices: GroupPrices, floor: float, effort: int) -> PricedRates:
+        """See ``RateOracle.price``. A negative bonus counts once for as many processes as a replica may have."""
+        replicas = np.where(prices.bonus[self.group] > 0, 1.0, 1 / self.widest) * self.needs[1]
+        gain, levels = prices.per_rps[self.group] + prices.bonus[self.group] * replicas, len(self.room)
+        rows = np.concatenate([self.level, levels + self.level])
+        taken = csr_array((-self.needs.ravel(), (rows, np.tile(np.arange(len(gain)), 2))), (2 * levels, len(gain)))
+        found = solve_linear(Rows(-gain, taken, -self.room.T.ravel(), np.zeros(len(gain)), self.asked_rps[self.group]))
+        x, duals = (np.zeros(len(gain)), np.zeros(2 * levels)) if found is None else (found.x, found.duals)
+        time, process = duals.reshape(2, levels)
+        process = np.maximum(process, prices.bonus.max(initial=0.0))  # further replicas may carry nothing
+        over, rps, number = np.zeros((3, levels, len(prices.per_rps)))
+        at = self.level, self.group
+        np.maximum.at(over, at, gain - time[self.level] * self.needs[0] - process[self.level] * self.needs[1])
+        most = (self.room * np.stack([time, process], axis=1)).sum(axis=1) + over @ self.asked_rps
+        np.add.at(rps, at, x)
+        np.add.at(number, at, x * replicas)
+        patterns = Listing(rps, number, number.sum(axis=1), lambda at: RatedPattern((), ()))
+        return PricedRates(float(most.max()) * GENEROUS, patterns)
 
 
-def _chosen(needs: Floats, choices: Sequence[Ints], room: Floats) -> list[int] | None:
-    """Choose one way from each of ``choices``, so that all fit into ``room`` (resources,); None if that is impossible.
-    ``needs`` (ways, resources) is what the ways take.
-    """
-    if not choices or not all(map(len, choices)):
-        return None if choices else []
-    rest = np.sum([needs[ways].min(axis=0) for ways in choices[1:]], axis=0)
-    for way in choices[0]:
-        left = room - needs[way]
-        if (rest <= left).all() and (further := _chosen(needs, choices[1:], left)) is not None:
-            return [int(way), *further]
-    return None
-
-
-def _run_alone(instance: Instance, entry: FleetEntry, profile: str, role: Role) -> Running | None:
-    """The best operating point of a replica that has a slice to itself; None if it cannot carry the role's rate."""
-    budget_ms = np.array([role.slo_ms * instance.policy.part_of_slo * (1 + TOLERANCE / 2)])
-    clients = entry.type.slice_mps_clients(profile)
-    best, most_rps = None, role.rate_rps
-    for number, model in enumerate(role.models):
-        data = instance.performance_of(entry.gpu, model, profile)
-        if data is None:
-            continue
-        points = instance.points_of(data, model, profile)
-        rps, _, batch, processes = instance.shared_rule.best_points(points, clients, budget_ms)[0].tolist()
-        if rps >= most_rps and batch:
-            best, most_rps = Running(number, int(batch), int(processes), 1.0), rps
-    return best
-
-
-def network_oracle(instance: Instance, entry: FleetEntry, profile: str, data: FittedNetworks, roles: Sequence[Role],
-                   copies: NDArray[np.int64]) -> NetworkOracle | None:
-    """The oracle of a slice type; None if the networks do not describe it, or if only one process may run there."""
-    if profile not in data.profiles or not entry.mps or entry.type.slice_mps_clients(profile) < 2:
-        return None
-    return NetworkOracle(instance, entry, profile, data, roles, copies)
-
-
-oracle = WayOfSharing(network_oracle, network_rates, network_settings)
+oracle = WayOfSharing(rates=network_rates, settings=network_settings)
 """The way of sharing: MIG slices and whole GPUs at routed rates."""

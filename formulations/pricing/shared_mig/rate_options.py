@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from provision.formulations.pricing.rates import GENEROUS
-from provision.formulations.pricing.shared_mig.run_options import longest_work_ms
+from provision.formulations.pricing.shared_mig.levels import longest_work_ms
 from provision.formulations.pricing.shared_mig.schedule import SCHEDULE
 from provision.formulations.search.problem import Group
 from provision.models.base.arrays import Floats, Ints

@@ -12,8 +12,8 @@ class NetworksPricing:
     nodes, more, hardest
         The nodes of the quickest search for patterns that carry rates, the factor by which each further effort opens
         more, and the greatest effort.
-    coarse, fine
-        Units of utilisation in the search for patterns of roles, for plans and for bounds.
+    searched
+        The most groups of workloads whose patterns are searched for least cost; for more, there are quick bounds.
     choices
         The most batch sizes of a workload at a level. There are several because a part of its rate fills only smaller
         batches.
@@ -36,8 +36,7 @@ class NetworksPricing:
     nodes: int = 250
     more: int = 4
     hardest: int = 4
-    coarse: int = 64
-    fine: int = 120
+    searched: int = 24
     choices: int = 3
     block: int = 256
     steps: int = 50

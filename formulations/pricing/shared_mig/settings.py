@@ -1,8 +1,7 @@
 """Settings of slices that closed networks share: a few ways to run a replica of each workload at every level.
 
 At a level (``levels``), a batch takes at most Z + s S, whatever its neighbours do. So the rate of a process and the
-slice time of a request are constants. In ``run_options`` each role has a given rate; a Way of this module carries any
-rate between two limits.
+slice time of a request are constants, and a Way carries any rate between two limits.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,8 +10,13 @@ import numpy as np
 
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.settings import UNLIMITED, Setting, Way
-from provision.formulations.pricing.shared_mig.levels import Level, level_times_ms, planned_levels
-from provision.formulations.pricing.shared_mig.run_options import busy_per_item_s, longest_work_ms
+from provision.formulations.pricing.shared_mig.levels import (
+    Level,
+    busy_per_item_s,
+    level_times_ms,
+    longest_work_ms,
+    planned_levels,
+)
 from provision.formulations.pricing.shared_mig.schedule import SCHEDULE
 from provision.formulations.search.problem import Group, Problem, Shareable
 from provision.models.base.arrays import Bools, Floats, Ints

@@ -25,24 +25,15 @@ from scipy.sparse import csr_array
 
 from provision.formulations.linear.restricted import RestrictedMaster
 from provision.formulations.pricing.rates import GENEROUS
-from provision.formulations.pricing.shared_mig.levels import bounded_levels, level_times_ms
+from provision.formulations.pricing.shared_mig.levels import BOUNDED, bounded_rates
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem
-from provision.formulations.search.segments import Segments, SliceType, best_segments, cap_rps
+from provision.formulations.search.segments import Segments, best_segments, cap_rps
 from provision.models.base.arrays import Floats, Ints
-from provision.models.base.tolerances import SOLVER, TOLERANCE
-from provision.models.performance.closed_network import work_ms_array
+from provision.models.base.tolerances import SOLVER
 from provision.models.performance.fitted_networks import FittedNetworks
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.search import Outcome
-from provision.models.problem.workload import Workload
-
-ANY_NUMBER = 10**6
-"""More processes than any slice has."""
-
-
-LEVELS = bounded_levels(ANY_NUMBER, random_arrivals=False)
-"""Levels that together cover every way to share a slice."""
 
 
 def least_units(problem: Problem, limit_s: float) -> float:
@@ -58,7 +49,7 @@ def least_units(problem: Problem, limit_s: float) -> float:
     user, slice_type, level = np.nonzero(rps)
     places, place = np.unique(np.stack([slice_type, level], axis=1), axis=0, return_inverse=True)
     place, uses = place.ravel(), len(user)
-    every, levels = np.arange(len(places)), [LEVELS[number] for number in places[:, 1].tolist()]
+    every, levels = np.arange(len(places)), [BOUNDED[number] for number in places[:, 1].tolist()]
     most = np.minimum([one.processes for one in levels], _clients(instance, segments)[places[:, 0]])
     part = np.divide(useful[w, k], rate[w], out=np.ones(len(w)), where=rate[w] > 0)
     carried = np.divide(GENEROUS * rps[user, slice_type, level], rate[user], out=np.ones(uses),
@@ -90,38 +81,20 @@ def _entries(of: Ints, rows: int, values: Floats | None = None) -> csr_array:
 
 
 def relaxed(instance: Instance, segments: Segments) -> tuple[Floats, Floats]:
-    """Two arrays (workloads, slice types, levels) at each of LEVELS, loosened by the verifier's tolerances: the highest
-    requests/s of a process, 0 where no batch is within the latency budget; and the least utilisation of one request/s.
+    """Two arrays (workloads, slice types, levels), those of ``bounded_rates``; zeros where the data does not describe
+    the slice.
 
     At most one data file may describe the shared slices of each GPU type. The rates come from the networks' mean times,
     so they are not valid under rules for random arrivals.
     """
-    rps, busy = np.array([[_best(instance, workload, slice_type) for slice_type in segments.slice_types]
-                          for workload in instance.workloads]).transpose(2, 0, 1, 3)
-    return rps, busy
-
-
-def _best(instance: Instance, workload: Workload, slice_type: SliceType) -> Floats:
-    """(2, levels) the highest rate of a process and the least utilisation of one request/s; zeros if the data does not
-    describe the slice.
-    """
-    entry, found = instance.fleet[slice_type.entry], np.zeros((2, len(LEVELS)))
-    data = instance.sharing_of(entry.gpu, [workload.model])
-    if not isinstance(data, FittedNetworks) or slice_type.profile not in data.profiles or not entry.mps:
-        return found
-    network, compute = data.models[workload.model].coefficients, entry.type.slice_compute(slice_type.profile)
-    batch = np.array([size for size in data.batches if size <= network.max_batch], np.int64)
-    latency_ms, _ = level_times_ms(network, batch, LEVELS, compute)
-    fits = latency_ms <= instance.budget_ms(workload) * (1 + TOLERANCE)
-    fits &= network.memory_gib(batch, 1) <= entry.type.slice_memory_gib(slice_type.profile) * (1 + TOLERANCE)
-    sizes = np.arange(1, network.max_batch + 1)
-    least_busy = np.minimum.accumulate(work_ms_array(network, sizes, 1, compute)[1] / (1000 * sizes))
-    fill_s = instance.policy.fill_ms(workload.slo_ms) / 1000
-    filled = np.minimum(batch, 1 + instance.planned_rps(workload) * fill_s * (1 + TOLERANCE)).astype(int)
-    found[0] = np.where(fits, 1000 * batch / latency_ms, 0.0).max(axis=1)
-    found[1] = np.where(fits, least_busy[filled - 1], np.inf).min(axis=1)
-    found[1, found[0] == 0] = 0.0
-    return found
+    found = np.zeros((2, len(instance.workloads), len(segments.slice_types), len(BOUNDED)))
+    for k, (at, profile, *_) in enumerate(segments.slice_types):
+        entry = instance.fleet[at]
+        for w, workload in enumerate(instance.workloads):
+            data = instance.sharing_of(entry.gpu, [workload.model])
+            if isinstance(data, FittedNetworks) and profile in data.profiles and entry.mps:
+                found[:, w, k] = bounded_rates(instance, workload, workload.model, data, entry, profile)
+    return found[0], found[1]
 
 
 def _clients(instance: Instance, segments: Segments) -> Ints:

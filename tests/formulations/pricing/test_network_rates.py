@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from provision import read, solve
 from provision.formulations.pricing.rates import GroupPrices
+from provision.formulations.pricing.shared_mig.oracle import network_rates
 from provision.formulations.pricing.shared_mig.rate_search import search
-from provision.formulations.pricing.shared_mig.rates import network_rates
 from provision.formulations.search.problem import Problem
 from provision.models.base.clock import NEVER
 from provision.models.performance.catalogue import load_performance

@@ -8,9 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import provision
-from provision.formulations.pricing.oracle import oracles_of
 from provision.formulations.search.assemble import Layout, assemble
-from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
 from provision.models.performance.measured_segments import MeasuredSegments
 from provision.models.performance.operating_points import Member, Prediction
@@ -142,18 +140,6 @@ def test_segments_leave_shared_slices_their_part_of_what_a_gpu_may_carry():
     carried = [sum(one.rate_rps for at, _, _, one in plan.replicas() if (at, one.workload) == (gpu, few[0].name))
                for gpu in (0, 1)]
     assert carried == pytest.approx([0.5 * first, 0.5 * first])
-
-
-def test_fewer_replicas_than_a_known_pattern_has_can_run():
-    """On gpu-lets' parts: a pattern that another search found is run as a part of a larger one."""
-    given = {"version": 2, "name": "turns", "fleet": [{"gpu": "rtx2080ti"}], "performance": ["gpulets-2080ti"],
-             "policy": {"latency_budget": "half_slo"},
-             "workloads": [{"name": "w", "model": "resnet50", "slo_ms": 150, "rate_rps": 290,
-                            "max_share_per_gpu": 0.5}]}
-    [oracle] = oracles_of(Problem(Instance.model_validate(given)))[0]
-    role = len(oracle.copies) // 2
-    assert all(oracle.running((role,) * number) for number in (1, 2, 3, 4))
-
 
 
 SHARED = {"version": 2, "name": "over", "policy": {"latency_budget": "half_slo", "share_slices": True},

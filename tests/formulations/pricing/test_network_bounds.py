@@ -1,4 +1,4 @@
-"""Rates of a grid beside exact ones: shared MIG slices in the search by patterns that carry rates."""
+"""Bounds beside exact rates: shared MIG slices in the search by patterns that carry rates."""
 
 from functools import cache
 
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import provision
 from provision.formulations.master.rated import RatedSearch, named, rated_oracles
-from provision.formulations.pricing.rate_oracles import RoleRates
 from provision.formulations.pricing.rates import GroupPrices
+from provision.formulations.pricing.shared_mig.oracle import NetworkBounds
 from provision.formulations.search.problem import Problem
 from provision.models.plans.plan import Replica, Slice
 from provision.models.problem.instance import Instance
@@ -36,16 +36,17 @@ INSTANCE = shared()
 
 
 @cache
-def role_rates():
-    """By profile of the A100 its RoleRates."""
+def bounds_of_slices():
+    """By profile of the A100 its NetworkBounds."""
     problem = named(Problem(INSTANCE))
     return {problem.segments.slice_types[at].profile: one for at, one in rated_oracles(problem)
-            if isinstance(one, RoleRates)}
+            if isinstance(one, NetworkBounds)}
 
 
 def priced(profile, per_rps):
     """What pricing finds at prices of a request/s."""
-    return role_rates()[profile].price(GroupPrices(np.asarray(per_rps), np.zeros(2), *np.full((2, 2), np.inf)), 0.0, 0)
+    prices = GroupPrices(np.asarray(per_rps), np.zeros(2), *np.full((2, 2), np.inf))
+    return bounds_of_slices()[profile].price(prices, 0.0, 0)
 
 
 def holds(profile, replicas) -> bool:
@@ -76,7 +77,7 @@ def test_sharing_slices_costs_no_more_than_not_sharing_them(price):
     assert found.bound <= apart.bound * (1 + 1e-9)
 
 
-def test_rates_of_a_grid_prove_a_fleet_with_dearer_types():
+def test_bounds_of_slices_prove_a_fleet_with_dearer_types():
     """They make no plan; other searches find it."""
     problem = named(Problem(shared(a100_price=5.12)))
     rated = RatedSearch(problem, rated_oracles(problem), Search(20.0), "master")
