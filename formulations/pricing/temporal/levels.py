@@ -4,107 +4,87 @@ pressures between the parts.
 In a duty cycle of at most C ms, every replica of the part runs one batch. So each replica has the smallest batch with
 which it keeps its SLO and rate in a cycle of C ms, and the execution of this batch takes a fraction of C. The execution
 time also depends on the pressure (interference) that the other part of the GPU exerts. A level limits the pressure that
-a part receives and exerts. So the two parts can be planned separately and then combined. A further level is for a
+a part receives and exerts. So the two parts can be priced separately and then combined. A further level is for a
 replica that is alone on its part.
+
+Levels are for bounds: each has the shortest cycle and the least received pressure of an interval.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from provision.formulations.pricing.knapsacks import Levels
+from provision.formulations.pricing.temporal.knapsacks import UNITS
 from provision.formulations.pricing.temporal.tables import ALONE, TurnTables
-from provision.models.base.arrays import Floats
-from provision.models.base.tolerances import DUST, FORGIVEN, SINGLE
+from provision.models.base.arrays import Bools, Floats, Ints
+from provision.models.base.tolerances import DUST, FORGIVEN
+
+STEP, PRESSURES = 1.05, 5
+"""The ratio of successive cycles, and the number of intervals of the pressures that a part exerts."""
 
 
-class Grid(NamedTuple):
-    """How fine levels are: ``units`` per cycle, the ratio ``step`` of successive cycles, and the number of pressure
-    ranges.
+class Side(NamedTuple):
+    """One part of a GPU with a share (an index), and its levels in the order (received, exerted, cycles and then
+    alone). ``shape`` is the number of intervals of the pressures that it receives and that it exerts.
+
+    ``units`` (levels, rows) are what a replica of a row takes of UNITS, one more than UNITS where that is not allowed.
     """
 
-    units: int
-    step: float
-    pressures: int
+    share: int
+    units: Ints
+    shape: tuple[int, int]
 
 
-Pressures = tuple[Floats, Floats]
-"""Ranges of the pressure that a part exerts or receives: (ranges,) the least and the most of each."""
+def sides_of(tables: TurnTables) -> list[list[Side]]:
+    """The parts of every split of a GPU. Each workload of ``tables`` stands for a role with one of the role's models.
+    """
+    pressures = [_pressures(tables, share) for share in range(len(tables.shares))]
+    splits = [[tables.shares.index(share) for share in split] for split in dict.fromkeys(
+        tuple(sorted(one)) for one in tables.data.splits)]
+    undisturbed, unlimited = np.array([ALONE]), np.array([np.inf])
+    return [[_side(tables, split[0], undisturbed, unlimited)] if len(split) == 1 else
+            [_side(tables, share, pressures[other][0], pressures[share][1])
+             for share, other in zip(split, split[::-1], strict=True)] for split in splits]
 
 
-def pressures_of(tables: TurnTables, share: int, ranges: int) -> Pressures:
-    """The ranges of the pressures that replicas on a share exert."""
+def _pressures(tables: TurnTables, share: int) -> tuple[Floats, Floats]:
+    """Intervals of the pressures that replicas on a share exert: (intervals,) the least and the most of each."""
     found = np.unique(tables.pressure[share])
-    last = np.unique(np.linspace(0, len(found) - 1, ranges + 1).round().astype(int)[1:])
+    last = np.unique(np.linspace(0, len(found) - 1, PRESSURES + 1).round().astype(int)[1:])
     return found[np.append(0, last[:-1] + 1)], found[last]
 
 
-UNDISTURBED = np.array([ALONE]), np.array([ALONE])
-"""The pressure that a part with the whole GPU to itself receives: none."""
-UNLIMITED = np.array([np.inf]), np.array([np.inf])
-"""The pressure that a part with the whole GPU to itself may exert: any."""
-
-
-def levels_of(tables: TurnTables, start: NDArray[np.int64], share: int, received: Pressures, exerted: Pressures,
-              grid: Grid, relaxed: bool) -> Levels:
-    """The levels of a share, in the order (received, exerted, cycles and then alone).
-
-    Parameters
-    ----------
-    tables
-        Execution times and pressures. Each of its workloads stands for a role with one of the role's models.
-    start
-        (roles + 1,) the workloads of role r are those from ``start[r]`` up to ``start[r + 1]``.
-    share
-        Index of the share.
-    received, exerted
-        The ranges of the pressure that the other part exerts on this part, and of the pressure that this part exerts on
-        it.
-    grid
-        How fine the levels are.
-    relaxed
-        Whether the levels are for bounds. If so, each level has the cycle and the received pressure of its lower end.
+def _side(tables: TurnTables, share: int, received: Floats, exerted: Floats) -> Side:
+    """The levels of a share, where the other part exerts at least the pressures ``received``, and this part exerts at
+    most those of ``exerted``.
     """
-    cycles_ms = _cycles(tables, share, grid.step)
-    shortest_ms = cycles_ms[:-1] if relaxed else cycles_ms[1:]
-    forgiven = 1 + FORGIVEN if relaxed else 1.0
-    who = np.arange(len(tables.rates))
-    first, second = [], []
-    for pressure in received[0 if relaxed else 1]:
-        busy_ms = tables.beside(share, pressure) / forgiven
-        size, there = _smallest(shortest_ms[:, None, None] <= _room_ms(tables, busy_ms, True, forgiven))
-        single, alone = _smallest((busy_ms <= _room_ms(tables, busy_ms, False, forgiven))[None])
-        parts = busy_ms[who, size] / cycles_ms[1:, None] * grid.units
-        units = np.floor(parts * (1 - DUST)) if relaxed else np.ceil(parts)
-        for most in exerted[1]:
-            fits = there & (units <= grid.units) & (tables.pressure[share][who, size] <= most)
-            first.append(np.where(fits, 0, -1))
-            first.append(np.where(alone & (tables.pressure[share][who, single] <= most), 1, -1))
-            second += [units, np.zeros(single.shape)]
-    taken = np.concatenate(first).astype(np.int32)
-    memory_gib = np.broadcast_to(tables.memory_gib * (1 - SINGLE if relaxed else 1), taken.shape)
-    room = np.tile(np.append(np.zeros(len(cycles_ms) - 1, np.int64), 1), len(received[1]) * len(exerted[1]))
-    return Levels(start, taken, np.where(taken == 0, np.concatenate(second), 0).astype(np.int32),
-                  memory_gib.astype(np.float32, "C"), room, grid.units)
+    cycles_ms, who, found, none = _cycles(tables, share), np.arange(len(tables.rates)), list[Ints](), UNITS + 1
+    pressure = tables.pressure[share]
+    for least in received:
+        busy_ms = tables.beside(share, least) / (1 + FORGIVEN)
+        size, there = _smallest(cycles_ms[:-1, None, None] <= _room_ms(tables, busy_ms, in_turns=True))
+        single, alone = _smallest((busy_ms <= _room_ms(tables, busy_ms, in_turns=False))[None])
+        units = np.floor(busy_ms[who, size] / cycles_ms[1:, None] * UNITS * (1 - DUST))
+        for most in exerted:
+            found.append(np.where(there & (units <= UNITS) & (pressure[who, size] <= most), units, none))
+            found.append(np.where(alone & (pressure[who, single] <= most), UNITS, none))
+    return Side(share, np.concatenate(found).astype(int), (len(received), len(exerted)))
 
 
-def _room_ms(tables: TurnTables, busy_ms: NDArray[np.float64], in_turns: bool, forgiven: float
-             ) -> NDArray[np.float64]:
+def _room_ms(tables: TurnTables, busy_ms: Floats, in_turns: bool) -> Floats:
     """The longest duty cycles (workloads, batches), in ms, in which a replica keeps its latency at its rate."""
     who, size = np.arange(len(busy_ms))[:, None], np.arange(busy_ms.shape[1])
-    room_ms: NDArray[np.float64] = tables.room_ms(who, tables.rates[who], size, busy_ms, in_turns) * forgiven
-    return room_ms
+    return tables.room_ms(who, tables.rates[who], size, busy_ms, in_turns) * (1 + FORGIVEN)
 
 
-def _smallest(enough: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _smallest(enough: Bools) -> tuple[Ints, Bools]:
     """The indices of the smallest batches that suffice, and whether there are any; both (levels, workloads)."""
     return np.argmax(enough, axis=2), np.asarray(enough.any(axis=2))
 
 
-def _cycles(tables: TurnTables, share: int, step: float) -> NDArray[np.float64]:
+def _cycles(tables: TurnTables, share: int) -> Floats:
     """The ends of intervals of duty cycles in ms, from the shortest execution to the longest cycle that an SLO allows.
     """
     shortest = float(tables.time_ms[share].min(initial=np.inf)) * (1 - FORGIVEN)
-    longest = max(float(tables.allowed_ms.max(initial=0.0)), shortest * step) * (1 + FORGIVEN)
-    return shortest * step ** np.arange(np.ceil(np.log(longest / shortest) / np.log(step)) + 1)
+    longest = max(float(tables.allowed_ms.max(initial=0.0)), shortest * STEP) * (1 + FORGIVEN)
+    return shortest * STEP ** np.arange(np.ceil(np.log(longest / shortest) / np.log(STEP)) + 1)

@@ -10,19 +10,20 @@ largest feasible ones (ATC 2022, Algorithm 1, line 27): a server takes the reque
 a larger size costs nothing while few requests wait, and it shortens the queue sooner after a burst.
 """
 
+import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from provision.formulations.pricing.knapsacks import KnapsackOracle, Levels, pattern_at, worth_of
-from provision.formulations.pricing.oracle import Pattern, Running, WayOfSharing
-from provision.formulations.pricing.temporal.levels import UNDISTURBED, UNLIMITED, Grid, levels_of, pressures_of
+from provision.formulations.pricing.oracle import Pattern, Priced, Running, WayOfSharing
+from provision.formulations.pricing.schedule import SCHEDULE
+from provision.formulations.pricing.temporal.knapsacks import best_levels, roles_at
+from provision.formulations.pricing.temporal.levels import Side, sides_of
 from provision.formulations.pricing.temporal.listing import turns_patterns
 from provision.formulations.pricing.temporal.tables import ALONE, Part, TurnTables
 from provision.formulations.search.roles import Role
 from provision.models.base.arrays import Floats, Ints
+from provision.models.base.tolerances import SINGLE
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.gpulets import Gpulets
 from provision.models.problem.instance import Instance
@@ -30,12 +31,12 @@ from provision.models.problem.workload import FleetEntry
 
 Batches = Sequence[Sequence[int]]
 """For each part of a GPU, the batch sizes of its replicas as indices into ``TurnTables.batches``."""
-PLANNED, BOUNDED = Grid(48, 1.12, 3), Grid(120, 1.05, 5)
-"""How fine levels are for plans, and for bounds."""
 
 Parts = tuple[tuple[int, tuple[int, ...]], ...]
 """The parts of a GPU: for each the index of its share, and rows (a role with one of its models) that take turns there.
 """
+Place = list[tuple[Side, int]]
+"""The parts of a GPU, each with a level (by index)."""
 
 
 def largest_batches(tables: TurnTables, parts: Sequence[Part]) -> Batches:
@@ -92,21 +93,7 @@ def _busy(tables: TurnTables, parts: Sequence[Part], batches: Batches) -> list[F
     ]
 
 
-class _Side(NamedTuple):
-    """One part of a GPU: its share, its levels, and ``shape``, the number of ranges of the pressure that it receives
-    and of the pressure that it exerts.
-    """
-
-    share: int
-    levels: Levels
-    shape: tuple[int, int]
-
-
-Place = list[tuple[_Side, int]]
-"""The parts of a GPU, each with a level (by index)."""
-
-
-class TurnsOracle(KnapsackOracle):
+class TurnsOracle:
     """The patterns of whole GPUs of one type on which replicas take turns.
 
     Parameters
@@ -119,58 +106,84 @@ class TurnsOracle(KnapsackOracle):
         (roles,) the most replicas of each role on a part.
     clients
         The most replicas on a GPU.
+
+    Attributes
+    ----------
+    known
+        The parts of the patterns found so far.
     """
 
-    def __init__(self, instance: Instance, data: Gpulets, roles: Sequence[Role], copies: NDArray[np.int64],
-                 clients: int) -> None:
+    def __init__(self, instance: Instance, data: Gpulets, roles: Sequence[Role], copies: Ints, clients: int) -> None:
         rows = [(at, number, name) for at, role in enumerate(roles) for number, name in enumerate(role.models)
                 if name in data.models]
         self.role = np.array([at for at, _, _ in rows], int)
         self.model = np.array([number for _, number, _ in rows], int)
-        self.start = np.searchsorted(self.role, np.arange(len(roles) + 1))
         self.tables = TurnTables(data, [name for _, _, name in rows],
                                  np.array([roles[at].slo_ms * instance.policy.part_of_slo for at in self.role]),
                                  np.array([roles[at].rate_rps for at in self.role]), instance.shared_rule)
         self.copies, self.clients = np.minimum(copies, clients), clients
-        self.memory_gib, self.able = self.tables.gpu.slice_memory_gib(WHOLE), np.ones(len(roles), bool)
-        self.planned = _splits(self.tables, self.start, PLANNED, relaxed=False)
-        self.bounded = _splits(self.tables, self.start, BOUNDED, relaxed=True)
-        self.known: dict[Pattern, Parts | None] = {}
+        self.splits = sides_of(self.tables)
+        self.known: dict[Pattern, Parts] = {}
 
     def seeds(self) -> list[Pattern]:
         """The patterns of a single role that the GPU can serve."""
         for row, role in enumerate(self.role.tolist()):
             parts = ((self.tables.whole, (row,)),)
-            if self.known.get((role,)) is None:
-                self.known[(role,)] = parts if self._settles(parts) else None
-        return [pattern for pattern, parts in self.known.items() if len(pattern) == 1 and parts]
+            if (role,) not in self.known and self._settles(parts):
+                self.known[(role,)] = parts
+        return [pattern for pattern in self.known if len(pattern) == 1]
 
     def running(self, pattern: Pattern) -> list[Running] | None:
-        """The operating points of a pattern's replicas, with the largest feasible batches; None if none are found."""
-        if pattern not in self.known:
-            counts = np.bincount(pattern, minlength=len(self.copies))
-            found = self._patterns((counts > 0).astype(np.int64), counts, len(pattern) - 1)
-            within = (self._within(other, counts) for other in found)
-            self.known.setdefault(pattern, next((parts for parts in within if parts is not None), None))
-        parts = self.known[pattern]
+        """The operating points of a pattern's replicas, with the largest feasible batches; None if it was not found."""
+        parts = self.known.get(pattern)
         return None if parts is None else self._run(pattern, parts)
 
-    def _within(self, pattern: Pattern, counts: NDArray[np.int64]) -> Parts | None:
-        """The parts of a known pattern with only ``counts`` replicas of each role; None if that is impossible.
+    def price(self, values: Ints, floor: int) -> Priced:
+        """Patterns of a value above a floor; see ``PatternOracle.price``.
 
-        The two parts of a GPU are searched at once, and each may take as many replicas as are asked for in all. So the
-        known pattern may have more replicas than needed.
+        As long as the best pattern does not hold, the search is repeated with a higher price of memory. At any price,
+        the value of a pattern is at most the value less the price of the memory taken, plus the price of all memory
+        (Lagrangian relaxation).
         """
-        left, kept = counts.copy(), []
-        for share, rows in self.known[pattern] or ():
-            here = []
-            for row in rows:
-                if left[self.role[row]]:
-                    left[self.role[row]] -= 1
-                    here.append(row)
-            if here:
-                kept.append((share, tuple(here)))
-        return tuple(kept) if not left.any() and self._settles(tuple(kept)) else None
+        room_gib, found, most, holds = self.tables.gpu.slice_memory_gib(WHOLE), dict[Pattern, None](), 0, False
+        for part in (0.0, *SCHEDULE.parts):
+            gib_price = part * most / room_gib
+            each = values[self.role] - np.floor(gib_price * self.tables.memory_gib * (1 - SINGLE)).astype(int)
+            places = sorted((place for sides in self.splits for place in _places(sides, each, self.copies[self.role])),
+                            key=lambda place: -place[0])
+            upper = places[0][0] + math.ceil(gib_price * room_gib * (1 + SINGLE)) if places else 0
+            most = min(most, upper) if part else upper
+            if most <= floor:
+                break
+            for at, (_, place) in enumerate(places[:SCHEDULE.found]):
+                parts, whole = self._held(self._parts(place, each), values)
+                holds = whole if at == 0 else holds
+                pattern = tuple(sorted(int(self.role[row]) for _, rows in parts for row in rows))
+                if values[list(pattern)].sum() > floor:
+                    self.known.setdefault(pattern, parts)
+                    found[pattern] = None
+            if holds:
+                break
+        return Priced(list(found), most)
+
+    def _parts(self, place: Place, each: Ints) -> Parts:
+        """The parts with the most valuable roles at levels; ``each`` are the values of rows."""
+        every = [(side.share, roles_at(side.units[level], each, self.copies[self.role]).tolist())
+                 for side, level in place]
+        return tuple((share, tuple(rows)) for share, rows in every if rows)
+
+    def _held(self, parts: Parts, values: Ints) -> tuple[Parts, bool]:
+        """The parts without the replicas of least value, as many as must be left out so that the others hold; and
+        whether all hold.
+        """
+        whole = True
+        while parts and not self._settles(parts):
+            _, part, at = min((values[self.role[row]], part, at)
+                              for part, (_, rows) in enumerate(parts) for at, row in enumerate(rows))
+            share, rows = parts[part]
+            left = ((share, rows[:at] + rows[at + 1:]),) if len(rows) > 1 else ()
+            parts, whole = parts[:part] + left + parts[part + 1:], False
+        return parts, whole
 
     def _run(self, pattern: Pattern, parts: Parts) -> list[Running]:
         """The operating points of the replicas on the parts of a GPU, in the order of the pattern's roles."""
@@ -192,59 +205,23 @@ class TurnsOracle(KnapsackOracle):
         number = sum(len(rows) for _, rows in parts)
         return number <= self.clients and self.tables.settle(self._loads(parts)) is not None
 
-    def _ranked(self, knapsacks: list[list[_Side]], values: Ints, copies: Ints, gib_price: float, near: float
-                ) -> list[tuple[int, Place]]:
-        """The levels of the parts with the highest total gains."""
-        pairs = [pair for sides in knapsacks for pair in self._pairs(sides, values, copies, gib_price)]
-        return sorted(pairs, key=lambda pair: -pair[0])
 
-    def _taken(self, knapsacks: list[list[_Side]], place: Place, values: Ints, copies: Ints, gib_price: float
-               ) -> tuple[Pattern, bool]:
-        """A pattern of the highest gain at the levels of the parts, and whether it holds; if so, its parts are kept."""
-        ways = [(side.share, pattern_at(side.levels, level, values, copies, gib_price).tolist())
-                for side, level in place]
-        parts = tuple((share, tuple(rows)) for share, rows in ways if rows)
-        pattern = tuple(sorted(int(self.role[row]) for _, rows in parts for row in rows))
-        holds = self._settles(parts)
-        if holds:
-            self.known[pattern] = self.known.get(pattern) or parts
-        return pattern, holds
-
-    def _pairs(self, sides: list[_Side], values: NDArray[np.int64], copies: NDArray[np.int64], gib_price: float
-               ) -> Iterator[tuple[int, Place]]:
-        """Yield, for every combination of the pressures between the parts of a split, their highest total gain, and the
-        parts, each with the level at which they have this gain.
-        """
-        gained, levels = [], []
-        for side in sides:
-            several = len(side.levels.room) // (side.shape[0] * side.shape[1])
-            most = worth_of(side.levels, values, copies, gib_price, 1.0, several).reshape(*side.shape, -1)
-            gained.append(most.max(axis=2))
-            first = np.arange(side.shape[0] * side.shape[1]).reshape(side.shape) * most.shape[2]
-            levels.append(first + most.argmax(axis=2))
-        for at in np.ndindex(*sides[0].shape):
-            places = (at, at[::-1])[: len(sides)]
-            yield (sum(int(one[place]) for one, place in zip(gained, places, strict=True)),
-                   [(side, int(one[place])) for side, one, place in zip(sides, levels, places, strict=True)])
-
-
-def _splits(tables: TurnTables, start: NDArray[np.int64], grid: Grid, relaxed: bool) -> list[list[_Side]]:
-    """The parts of every split, each with its levels."""
-    pressures = {share: pressures_of(tables, share, grid.pressures) for share in range(len(tables.shares))}
+def _places(sides: list[Side], values: Ints, copies: Ints) -> Iterator[tuple[int, Place]]:
+    """Yield, for every combination of the pressures between the parts of a split, their highest total value, and the
+    parts, each with the level at which they have this value. ``values`` and ``copies`` are those of rows.
+    """
     found = []
-    for split in dict.fromkeys(tuple(sorted(one)) for one in tables.data.splits):
-        shares = [tables.shares.index(share) for share in split]
-        sides = []
-        for share, other in zip(shares, shares[::-1], strict=True):
-            received, exerted = (pressures[other], pressures[share]) if len(shares) > 1 else (UNDISTURBED, UNLIMITED)
-            levels = levels_of(tables, start, share, received, exerted, grid, relaxed)
-            sides.append(_Side(share, levels, (len(received[0]), len(exerted[0]))))
-        found.append(sides)
-    return found
+    for side in sides:
+        best = best_levels(side.units, values, copies, len(side.units) // (side.shape[0] * side.shape[1]))
+        found.append([one.reshape(side.shape) for one in best])
+    for at in np.ndindex(*sides[0].shape):
+        places = (at, at[::-1])[: len(sides)]
+        yield (sum(int(value[place]) for (value, _), place in zip(found, places, strict=True)),
+               [(side, int(level[place])) for side, (_, level), place in zip(sides, found, places, strict=True)])
 
 
 def turns_oracle(instance: Instance, entry: FleetEntry, profile: str, data: Gpulets, roles: Sequence[Role],
-                 copies: NDArray[np.int64]) -> TurnsOracle | None:
+                 copies: Ints) -> TurnsOracle | None:
     """The oracle of a slice type; None unless it is a whole GPU and the data knows a model of some role."""
     if profile != WHOLE or not any(name in data.models for role in roles for name in role.models):
         return None
