@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple, Protocol
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,8 +112,6 @@ GROUP = "provision.patterns"
 ``oracle``.
 """
 
-_ORACLES: WeakKeyDictionary[Problem, dict[int, list[PatternOracle]]] = WeakKeyDictionary()
-
 
 @cache
 def way_of(kind: str) -> WayOfSharing:
@@ -130,17 +127,6 @@ def way_of(kind: str) -> WayOfSharing:
         return way if isinstance(way, WayOfSharing) else WayOfSharing(way)
     raise InputError(f"performance data of kind {kind!r} says that replicas share slices, but no entry point of "
                      f"{GROUP} says what may run together there; declare one and install its package again")
-
-
-def oracles_of(problem: Problem) -> dict[int, list[PatternOracle]]:
-    """The oracles of every shareable slice type of a problem. They are made once and kept."""
-    if problem not in _ORACLES:
-        _ORACLES[problem] = found = dict[int, list[PatternOracle]]()
-        for shareable in problem.shareable:
-            made = oracle_of(problem, shareable)
-            if made is not None:
-                found.setdefault(shareable.slice_type, []).append(made)
-    return _ORACLES[problem]
 
 
 def oracle_of(problem: Problem, shared: Shareable) -> PatternOracle | None:

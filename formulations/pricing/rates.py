@@ -17,8 +17,8 @@ from provision.models.base.tolerances import FORGIVEN
 GENEROUS = 1 + FORGIVEN
 """The factor by which tables of bounds raise rates and latency budgets. It exceeds all tolerances of the verifier."""
 MOST_NAMED, MOST_PRICED = 10, 12
-"""The most workloads that patterns distinguish if not all patterns can be listed: on GPUs that replicas share under
-interference, and at all.
+"""The most workloads that patterns distinguish on GPUs that replicas share under interference, and the most that
+pricing is quick for.
 """
 
 NEAR = 1e-5

@@ -16,9 +16,8 @@ class PricingSchedule:
         ways are removed before the replicas of further rows are added.
     sets
         The most sets of replicas of one workload on such a part that are listed.
-    found, promising
-        The most patterns that one search by knapsacks tries; levels whose estimate is below this fraction of the best
-        pattern's value are skipped.
+    found
+        The most patterns that one search by knapsacks tries.
     draws, noise
         If only an oracle can tell which patterns are valid: how often it searches for patterns, and the most by which
         the random factors on prices differ from 1.
@@ -40,7 +39,6 @@ class PricingSchedule:
     many: int = 20_000
     sets: int = 200
     found: int = 40
-    promising: float = 0.8
     draws: int = 12
     noise: float = 0.7
     listed: int = 300

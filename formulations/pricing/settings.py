@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from provision.formulations.pricing.oracle import Pattern, Running, oracles_of, way_of
+from provision.formulations.pricing.oracle import Pattern, Running, oracle_of, way_of
 from provision.formulations.pricing.schedule import SCHEDULE
 from provision.formulations.search.problem import Problem, Shareable
 from provision.models.base.clock import Deadline
@@ -109,20 +109,20 @@ def role_ways(problem: Problem, shares: Mapping[int, float]) -> list[Way]:
 
 
 def _listed(problem: Problem, shared: Shareable) -> Iterator[Setting]:
-    """Yield one setting per oracle, with the patterns that the oracle finds. The prices at which it searches are
+    """Yield the setting with the patterns that the oracle finds, if there is one. The prices at which it searches are
     random, around the rates of the roles.
     """
-    draw = np.random.default_rng(0)
-    rates = np.array([role.rate_rps for role in problem.roles])
-    for oracle in oracles_of(problem).get(shared.slice_type, ()):
-        found = dict.fromkeys(oracle.seeds())
-        able = sorted({role for pattern in found for role in pattern})
-        worth = np.zeros(len(rates))
-        worth[able] = UNITS * rates[able] / max(rates[able].max(initial=0.0), DUST) + 1
-        for _ in range(SCHEDULE.draws):
-            values = (worth * draw.uniform(1 - SCHEDULE.noise, 1 + SCHEDULE.noise, len(worth))).astype(np.int64)
-            found |= dict.fromkeys(oracle.price(values, 0).patterns)
-        found = dict.fromkeys(sorted(found, key=lambda pattern: -worth[list(pattern)].sum())[:SCHEDULE.listed])
-        sizes = {role: len(pattern) for pattern in sorted(found, key=len) for role in pattern}
-        yield Setting(role_ways(problem, {role: 1 / size for role, size in sorted(sizes.items())}),
-                      patterns=list(found), running=oracle.running)
+    draw, oracle = np.random.default_rng(0), oracle_of(problem, shared)
+    if oracle is None:
+        return
+    rates, found = np.array([role.rate_rps for role in problem.roles]), dict.fromkeys(oracle.seeds())
+    able = sorted({role for pattern in found for role in pattern})
+    worth = np.zeros(len(rates))
+    worth[able] = UNITS * rates[able] / max(rates[able].max(initial=0.0), DUST) + 1
+    for _ in range(SCHEDULE.draws):
+        values = (worth * draw.uniform(1 - SCHEDULE.noise, 1 + SCHEDULE.noise, len(worth))).astype(np.int64)
+        found |= dict.fromkeys(oracle.price(values, 0).patterns)
+    found = dict.fromkeys(sorted(found, key=lambda pattern: -worth[list(pattern)].sum())[:SCHEDULE.listed])
+    sizes = {role: len(pattern) for pattern in sorted(found, key=len) for role in pattern}
+    yield Setting(role_ways(problem, {role: 1 / size for role, size in sorted(sizes.items())}),
+                  patterns=list(found), running=oracle.running)

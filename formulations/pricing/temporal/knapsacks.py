@@ -5,7 +5,7 @@ At a level, a replica of a role takes a whole number of units of the duty cycle.
 
 import numpy as np
 
-from provision.models.base.arrays import Bools, Floats, Ints
+from provision.models.base.arrays import Bools, Ints
 from provision.models.base.compiled import compiled, inner
 
 UNITS = 120
@@ -28,27 +28,11 @@ def best_levels(units: Ints, values: Ints, copies: Ints, several: int) -> tuple[
     blocks = len(units) // several
     best, chosen, none = np.zeros(blocks, np.int64), np.arange(blocks) * several, np.zeros((0, 0), np.bool_)
     for block in range(blocks):
-        first = block * several
-        estimates = np.array([_estimate(units[level], values, copies) for level in range(first, first + several)])
-        for at in np.argsort(-estimates):
-            if estimates[at] <= best[block]:
-                break
-            most = _fill(units[first + at], values, copies, none)
+        for level in range(block * several, (block + 1) * several):
+            most = _fill(units[level], values, copies, none)
             if most > best[block]:
-                best[block], chosen[block] = most, first + at
+                best[block], chosen[block] = most, level
     return best, chosen
-
-
-@inner
-def _estimate(units: Ints, values: Ints, copies: Ints) -> float:
-    """An upper bound on the value at a level: the most valuable fractions of replicas that fit."""
-    density: Floats = values / np.maximum(units, 1e-9)
-    left, value = float(UNITS), 0.0
-    for role in np.argsort(-density):
-        if values[role] > 0 and units[role] <= UNITS:
-            number = min(float(copies[role]), left / max(units[role], 1e-9))
-            left, value = left - number * units[role], value + number * values[role]
-    return value * (1 + 1e-9) + 1e-9
 
 
 @inner

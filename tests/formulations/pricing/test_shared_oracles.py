@@ -8,7 +8,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import provision
-from provision.formulations.pricing.oracle import oracles_of
+from provision.formulations.pricing.oracle import oracle_of
 from provision.formulations.pricing.rate_oracles import rate_oracle
 from provision.formulations.pricing.rates import GroupPrices
 from provision.formulations.pricing.shared_mig import oracle as networks
@@ -39,9 +39,8 @@ def _problem(data, rest, models):
 
 
 def _oracle(problem, data):
-    kind = data.draw(st.sampled_from(sorted(oracles_of(problem))))
-    [oracle] = oracles_of(problem)[kind]
-    return problem.segments.slice_types[kind].profile, oracle
+    shared = data.draw(st.sampled_from(problem.shareable))
+    return problem.segments.slice_types[shared.slice_type].profile, oracle_of(problem, shared)
 
 
 def _values(problem, data):
