@@ -1,11 +1,10 @@
 """The RateOracles of a Problem: those of its ways of sharing, and general ones where a way of sharing has none."""
 
 import math
-from functools import cached_property
 
 import numpy as np
 
-from provision.formulations.pricing.oracle import PatternOracle, Running, oracle_of, way_of
+from provision.formulations.pricing.oracle import Running, oracle_of, way_of
 from provision.formulations.pricing.rates import (
     GENEROUS,
     GroupPrices,
@@ -18,7 +17,6 @@ from provision.formulations.pricing.rates import (
 )
 from provision.formulations.pricing.schedule import SCHEDULE
 from provision.formulations.search.problem import Problem, Shareable
-from provision.models.base.arrays import Floats
 from provision.models.base.clock import NEVER, Deadline
 
 STEPS = 10**6
@@ -26,40 +24,35 @@ STEPS = 10**6
 
 
 class RoleRates(RateOracle):
-    """A RateOracle made from a PatternOracle.
+    """A RateOracle made from a PatternOracle. A replica with a role counts as carrying the upper end of the role's
+    interval of rates.
 
-    A replica with a role counts as carrying the upper end of the role's interval of rates.
+    Attributes
+    ----------
+    oracle
+        The PatternOracle; None if the slice type cannot be shared.
+    upto_rps
+        (groups, roles) the upper ends of the roles' intervals, in requests/s.
+    groups
+        For each role, the groups of its class.
     """
 
     coarse, together = True, False
 
     def __init__(self, problem: Problem, shared: Shareable) -> None:
-        self.problem, self.shared = problem, shared
-
-    @cached_property
-    def oracle(self) -> PatternOracle | None:
-        """The PatternOracle, made when it is first used; None if the slice type cannot be shared."""
-        return oracle_of(self.problem, self.shared)
-
-    @cached_property
-    def rates(self) -> tuple[list[list[int]], Floats]:
-        """For each role the groups of its class, and (groups, roles) the rates of the upper ends of the roles'
-        intervals, in requests/s.
-        """
-        problem = self.problem
-        groups = [[at for at, group in enumerate(problem.groups) if group.workload_class == role.workload_class]
-                  for role in problem.roles]
+        self.problem, self.oracle = problem, oracle_of(problem, shared)
         upto_rps = np.array([role.upto_rps for role in problem.roles])
         most_rps = np.inf if problem.fills else np.array([[group.asked_rps] for group in problem.groups])
-        return groups, np.minimum(upto_rps, most_rps) * GENEROUS * np.ones((len(problem.groups), 1))
+        self.upto_rps = np.minimum(upto_rps, most_rps) * GENEROUS * np.ones((len(problem.groups), 1))
+        self.groups = [[at for at, group in enumerate(problem.groups) if group.workload_class == role.workload_class]
+                       for role in problem.roles]
 
     def price(self, prices: GroupPrices, floor: float, effort: int) -> PricedRates:
         """See ``RateOracle.price``. For objective max_throughput, the floor is not used."""
         if self.oracle is None:
             return PricedRates(floor, listing_of([], len(prices.per_rps)))
-        groups, upto_rps = self.rates
-        each = np.maximum(prices.of(upto_rps), 0.0)
-        best = [several[int(each[several, at].argmax())] for at, several in enumerate(groups)]
+        each = np.maximum(prices.of(self.upto_rps), 0.0)
+        best = [several[int(each[several, at].argmax())] for at, several in enumerate(self.groups)]
         values = each[best, np.arange(len(best))]
         scale = STEPS / max(values.max(initial=0.0), 1e-9)
         above = 0 if self.problem.fills else math.ceil(floor * scale)
@@ -70,7 +63,7 @@ class RoleRates(RateOracle):
             if runs:
                 own = [best[role] for role in roles]
                 members = tuple(Member(group, run) for group, run in zip(own, runs, strict=True))
-                found.append(RatedPattern(members, tuple(upto_rps[own, roles].tolist())))
+                found.append(RatedPattern(members, tuple(self.upto_rps[own, roles].tolist())))
         return PricedRates(priced.most / scale, listing_of(found, len(prices.per_rps)))
 
 

@@ -1,11 +1,11 @@
 """A relaxation of plans with slices that closed networks describe, with its bound.
 
-The roles of the master program are credited with the upper ends of their intervals of rates. That is loose where a
-workload needs little of a GPU. This relaxation divides rates freely. Beside the GPUs of every tier and partition, whole
-numbers count the segments of workload w on slices of type k (``x``) and the slices of type k that are shared at level l
-(``m``). Fractions are ``n[w, k, l]``, the processes of workload w on these slices, and ``share[w, k, l]``, the part of
-the workload's rate that they carry. A level is an interval of utilisation. It is credited with the slowdown at its
-lower end and the capacity at its upper end.
+It divides rates freely, as pricing does for bounds, but counts GPUs and slices in whole numbers, which proves more
+where few GPUs suffice. Beside the GPUs of every tier and partition, whole numbers count the segments of workload w on
+slices of type k (``x``) and the slices of type k that are shared at level l (``m``). Fractions are ``n[w, k, l]``, the
+processes of workload w on these slices, and ``share[w, k, l]``, the part of the workload's rate that they carry. A
+level is an interval of utilisation. It is credited with the slowdown at its lower end and the capacity at its upper
+end.
 
     demand     parts of a workload's rate on segments and on shared slices  >=  1
     replicas   segments and processes of a workload  >=  min_replicas

@@ -141,49 +141,39 @@ class TurnsOracle:
     def price(self, values: Ints, floor: int) -> Priced:
         """Patterns of a value above a floor; see ``PatternOracle.price``.
 
-        As long as the best pattern does not hold, the search is repeated with a higher price of memory. At any price,
-        the value of a pattern is at most the value less the price of the memory taken, plus the price of all memory
-        (Lagrangian relaxation).
+        The search is repeated at rising prices of memory. At any price, the value of a pattern is at most the value
+        less the price of the memory taken, plus the price of all memory (Lagrangian relaxation).
         """
-        room_gib, found, most, holds = self.tables.gpu.slice_memory_gib(WHOLE), dict[Pattern, None](), 0, False
+        room_gib, found, most = self.tables.gpu.slice_memory_gib(WHOLE), dict[Pattern, None](), 0
         for part in (0.0, *SCHEDULE.parts):
             gib_price = part * most / room_gib
             each = values[self.role] - np.floor(gib_price * self.tables.memory_gib * (1 - SINGLE)).astype(int)
             places = sorted((place for sides in self.splits for place in _places(sides, each, self.copies[self.role])),
                             key=lambda place: -place[0])
-            upper = places[0][0] + math.ceil(gib_price * room_gib * (1 + SINGLE)) if places else 0
+            upper = places[0][0] + math.ceil(gib_price * room_gib * (1 + SINGLE))
             most = min(most, upper) if part else upper
             if most <= floor:
                 break
-            for at, (_, place) in enumerate(places[:SCHEDULE.found]):
-                parts, whole = self._held(self._parts(place, each), values)
-                holds = whole if at == 0 else holds
+            for _, place in places[:SCHEDULE.found]:
+                parts = self._held(place, each, values)
                 pattern = tuple(sorted(int(self.role[row]) for _, rows in parts for row in rows))
                 if values[list(pattern)].sum() > floor:
                     self.known.setdefault(pattern, parts)
                     found[pattern] = None
-            if holds:
-                break
         return Priced(list(found), most)
 
-    def _parts(self, place: Place, each: Ints) -> Parts:
-        """The parts with the most valuable roles at levels; ``each`` are the values of rows."""
+    def _held(self, place: Place, each: Ints, values: Ints) -> Parts:
+        """The parts with the most valuable roles at levels, less the replicas of least value, as many as must be left
+        out so that the others hold. ``each`` are the values of rows, less the price of their memory.
+        """
         every = [(side.share, roles_at(side.units[level], each, self.copies[self.role]).tolist())
                  for side, level in place]
-        return tuple((share, tuple(rows)) for share, rows in every if rows)
-
-    def _held(self, parts: Parts, values: Ints) -> tuple[Parts, bool]:
-        """The parts without the replicas of least value, as many as must be left out so that the others hold; and
-        whether all hold.
-        """
-        whole = True
-        while parts and not self._settles(parts):
-            _, part, at = min((values[self.role[row]], part, at)
-                              for part, (_, rows) in enumerate(parts) for at, row in enumerate(rows))
-            share, rows = parts[part]
-            left = ((share, rows[:at] + rows[at + 1:]),) if len(rows) > 1 else ()
-            parts, whole = parts[:part] + left + parts[part + 1:], False
-        return parts, whole
+        while True:
+            parts = tuple((share, tuple(rows)) for share, rows in every if rows)
+            if not parts or self._settles(parts):
+                return parts
+            least = min(((rows, row) for _, rows in every for row in rows), key=lambda pair: values[self.role[pair[1]]])
+            least[0].remove(least[1])
 
     def _run(self, pattern: Pattern, parts: Parts) -> list[Running]:
         """The operating points of the replicas on the parts of a GPU, in the order of the pattern's roles."""
