@@ -38,10 +38,12 @@ from provision.models.performance.longest_batches import network_hold_ms
 def network_rates(problem: Problem, slice_type: SliceType, data: FittedNetworks, until: Deadline
                   ) -> RateOracle | None:
     """The RateOracle of a slice type, which is made quickly, so that the deadline is not read; None if the slice cannot
-    be shared.
+    be shared, or if the data knows no model of any workload.
     """
     entry, random_arrivals = problem.instance.fleet[slice_type.entry], problem.instance.shared_rule.random_arrivals
-    if slice_type.profile not in data.profiles or not entry.mps or entry.type.slice_mps_clients(slice_type.profile) < 2:
+    known = any(name in data.models for group in problem.groups for name in group.models)
+    if (not known or slice_type.profile not in data.profiles or not entry.mps
+            or entry.type.slice_mps_clients(slice_type.profile) < 2):
         return None
     searched = problem.fills or (random_arrivals and len(problem.groups) <= SCHEDULE.searched)
     return (NetworkPatterns if searched else NetworkBounds)(problem, slice_type, data)

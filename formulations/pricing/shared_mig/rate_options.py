@@ -68,7 +68,8 @@ class RateOptions(NamedTuple):
 
 def rate_options(instance: Instance, data: FittedNetworks, profile: str, groups: Sequence[Group], fills: bool
                  ) -> RateOptions:
-    """The operating points of groups on slices of a profile, within the limits of bounds.
+    """The operating points of groups on slices of a profile, within the limits of bounds. The data must know a model of
+    some group.
 
     ``fills`` tells whether the objective is max_throughput.
     """
@@ -76,7 +77,7 @@ def rate_options(instance: Instance, data: FittedNetworks, profile: str, groups:
     clients, compute = gpu.slice_mps_clients(profile), gpu.slice_compute(profile)
     room_gib = gpu.slice_memory_gib(profile) * GENEROUS
     names = sorted({name for group in groups for name in group.models if name in data.models})
-    least_gib = min((data.models[name].coefficients.memory_gib(1, 1) for name in names), default=room_gib)
+    least_gib = min(data.models[name].coefficients.memory_gib(1, 1) for name in names)
     clients = max(min(clients, int(room_gib / least_gib)), 1)
     asked_rps = np.array([group.asked_rps for group in groups])
     most_rps = np.minimum(asked_rps, [group.cap_rps for group in groups]) * GENEROUS
@@ -99,7 +100,7 @@ def rate_options(instance: Instance, data: FittedNetworks, profile: str, groups:
                 found |= {"group": np.full(len(rps), at), "model": np.full(len(rps), number),
                           "name": np.full(len(rps), names.index(name))}
                 columns.append({key: value[rps[:, 0] > 0] for key, value in found.items()})
-    merged = {key: np.concatenate([one[key] for one in columns]) for key in columns[0]} if columns else _none(clients)
+    merged = {key: np.concatenate([one[key] for one in columns]) for key in columns[0]}
     order = np.argsort(merged["slice_ms"], kind="stable")
     merged = {key: np.ascontiguousarray(value[order]) for key, value in merged.items()}
     cycle_ms = np.zeros(len(names))
@@ -139,10 +140,3 @@ def _cells(hold_ms: Floats, last_ms: Floats, random_arrivals: bool) -> Floats:
         return np.column_stack([hold_ms, 2 * hold_ms[:, -1]]) * (1 - 2 * ASIDE)
     step = np.log(last_ms / hold_ms[:, 0]) / SCHEDULE.cells + np.finfo(float).eps
     return hold_ms[:, [0]] * np.exp(step[:, None] * np.arange(SCHEDULE.cells + 1))
-
-
-def _none(clients: int) -> dict[str, Any]:
-    """The arrays without any point."""
-    whole = dict.fromkeys(("group", "model", "batch", "processes", "name"), np.zeros(0, int))
-    return {**whole, **dict.fromkeys(("slice_ms", "cycle_ms", "memory_gib"), np.zeros(0)),
-            "think_ms": np.zeros((0, clients)), "rps": np.zeros((0, 1)), "cell_ms": np.zeros((0, 2))}

@@ -52,15 +52,15 @@ def largest_batches(tables: TurnTables, parts: Sequence[Part]) -> Batches:
     """
     settled = tables.settle(parts)
     assert settled is not None, "the parts hold"
-    batches: Batches = settled
-    while grown := next((sizes for sizes in _grown(tables, parts, batches) if _holds(tables, parts, sizes)), None):
-        batches = grown
+    batches = [list(one) for one in settled]
+    while _grew(tables, parts, batches):
+        pass
     return batches
 
 
-def _grown(tables: TurnTables, parts: Sequence[Part], batches: Batches) -> Iterator[Batches]:
-    """Yield copies of ``batches`` in each of which one replica has the next larger batch size. The copy for the replica
-    with the fullest batches comes first, the copy for the least full last.
+def _grew(tables: TurnTables, parts: Sequence[Part], batches: list[list[int]]) -> bool:
+    """Give one replica the next larger batch size, and return whether any can have it. Replicas with fuller batches are
+    tried before others.
     """
     full = [
         (load_rps * busy_ms.sum() / tables.batches[size], part, at)
@@ -68,10 +68,11 @@ def _grown(tables: TurnTables, parts: Sequence[Part], batches: Batches) -> Itera
         for at, ((_, load_rps), size) in enumerate(zip(load, batches[part], strict=True))
     ]
     for _, part, at in sorted(full, reverse=True):
-        sizes = [list(one) for one in batches]
-        sizes[part][at] += 1
-        if sizes[part][at] < len(tables.batches):
-            yield sizes
+        batches[part][at] += 1
+        if batches[part][at] < len(tables.batches) and _holds(tables, parts, batches):
+            return True
+        batches[part][at] -= 1
+    return False
 
 
 def _holds(tables: TurnTables, parts: Sequence[Part], batches: Batches) -> bool:
