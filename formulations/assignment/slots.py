@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from provision.formulations.assignment.points import Points, points_of
 from provision.formulations.linear.highs import Rows, solve_linear
 from provision.formulations.pricing.listing import TooManyError, undominated
-from provision.formulations.pricing.mps.sets import feasible_sets
+from provision.formulations.pricing.mps.kernels import feasible_sets
 from provision.formulations.pricing.mps.tables import tables_of
 from provision.formulations.pricing.oracle import Running, replica_of
 from provision.formulations.pricing.rate_oracles import rate_oracle

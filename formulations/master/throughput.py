@@ -19,7 +19,7 @@ from provision.formulations.linear.restricted import Known
 from provision.formulations.master.fullest import FullFleet
 from provision.formulations.master.plans import Column, rated_plan
 from provision.formulations.master.schedule import SCHEDULE
-from provision.formulations.pricing.mps.rates import InterferencePatterns
+from provision.formulations.pricing.mps.oracle import InterferencePatterns
 from provision.formulations.pricing.oracle import Running
 from provision.formulations.pricing.rate_oracles import rates_of
 from provision.formulations.pricing.rates import GENEROUS, Member

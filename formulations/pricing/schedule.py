@@ -3,6 +3,28 @@ have schedules of their own.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Effort(NamedTuple):
+    """How long a search for patterns under interference may take.
+
+    Attributes
+    ----------
+    nodes
+        The most nodes to open.
+    close
+        The search ends when the bound exceeds the best value by at most this fraction.
+    visits
+        The most visits of the depth-first search in a node.
+    """
+
+    nodes: int
+    close: float = 5e-4
+    visits: int = 2000
+
+
+QUICK = Effort(nodes=300, close=0.0)
 
 
 @dataclass(frozen=True)
@@ -33,6 +55,15 @@ class PricingSchedule:
     longest, cells
         Of isolated replicas: the most prices that the table of a knapsack distinguishes; and the most cells of one
         table of replica sets, where workloads that need more cells together are divided among several tables.
+    quick, more, patient, hardest
+        Under interference: how long the quickest searches for patterns that carry rates may take; the factors by which
+        each further effort opens more nodes, and allows more visits for one set of replicas; and the greatest effort. A
+        search four times as long seldom proves more.
+    small, divided
+        Of patterns that carry rates under interference: the most replicas of those that are listed, and about how many
+        of each size.
+    shared
+        The most sets of workloads, each with one replica, that are listed under interference.
     """
 
     ways: int = 2_000_000
@@ -49,6 +80,13 @@ class PricingSchedule:
     parts: tuple[float, ...] = (0.25, 0.5, 1.0)
     longest: int = 200_000
     cells: int = 2**22
+    quick: Effort = QUICK
+    more: int = 3
+    patient: int = 20
+    hardest: int = 4
+    small: int = 3
+    divided: int = 160_000
+    shared: int = 20_000
 
 
 SCHEDULE = PricingSchedule()

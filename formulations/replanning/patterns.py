@@ -14,7 +14,7 @@ import numpy as np
 
 from provision.formulations.assignment.slots import SlicePattern, alone, parts_of, shared_files
 from provision.formulations.pricing.listing import TooManyError, undominated
-from provision.formulations.pricing.mps.sets import feasible_sets, runs_of
+from provision.formulations.pricing.mps.kernels import feasible_sets, runs_of
 from provision.formulations.pricing.mps.tables import PointTables, tables_of
 from provision.formulations.pricing.oracle import Running, replica_of
 from provision.formulations.pricing.temporal.listing import listing

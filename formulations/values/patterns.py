@@ -4,8 +4,9 @@ import numpy as np
 
 from provision.formulations.pricing.mps.kernels import NONE
 from provision.formulations.pricing.mps.offers import PlaceValues, choices_of
-from provision.formulations.pricing.mps.pricing import Effort, best_patterns
+from provision.formulations.pricing.mps.pricing import best_patterns
 from provision.formulations.pricing.mps.rate_points import rate_points, together_rps
+from provision.formulations.pricing.schedule import Effort
 from provision.formulations.search.problem import Problem
 from provision.formulations.values.schedule import SCHEDULE
 from provision.models.base.arrays import Ints

@@ -20,9 +20,9 @@ import numpy as np
 from provision.formulations.pricing.mps.kernels import NONE
 from provision.formulations.pricing.mps.offers import padded
 from provision.formulations.pricing.mps.rate_lists import small_patterns
-from provision.formulations.pricing.mps.rate_points import running_at
-from provision.formulations.pricing.mps.schedule import SCHEDULE as PRICING
+from provision.formulations.pricing.mps.tables import running_at
 from provision.formulations.pricing.oracle import replica_of
+from provision.formulations.pricing.schedule import SCHEDULE as PRICING
 from provision.formulations.search.problem import Group, Problem
 from provision.formulations.search.regrouping import in_parts
 from provision.formulations.values.classes import WorkloadClass, bins, classes_of
@@ -67,7 +67,7 @@ class PartsPlan:
         self.problem = Problem(instance, [one.group(longest=False) for one in classes])
         self.patterns = known = Patterns(self.problem, 1 - FORGIVEN)
         for file, points in enumerate(known.points):
-            known.add(file, small_patterns(points, PRICING.small, PRICING.listed))
+            known.add(file, small_patterns(points, PRICING.small, PRICING.divided))
         most_rps, alone = np.zeros(len(classes)), known.alone
         np.maximum.at(most_rps, known.of_class[alone, 0], known.rps[alone, 0])
         self.left = [one.only(one.rates_rps <= rps * (1 + DUST)) for one, rps in zip(classes, most_rps, strict=True)]
@@ -165,7 +165,7 @@ class PartsPlan:
     def _replica(self, pattern: int, place: int, workload: int, rate_rps: float) -> Replica:
         """The replica at a place of a pattern, for a workload of its class."""
         points, at = self.patterns.points[self.patterns.file[pattern]], self.patterns.members[pattern, place]
-        return replica_of(self.instance, workload, running_at(points, at), rate_rps)
+        return replica_of(self.instance, workload, running_at(points.gpu, points.at[at]), rate_rps)
 
 
 def plan_of_parts(instance: Instance, until: Deadline, value: float | None = None) -> list[PlannedGpu]:

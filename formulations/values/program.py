@@ -22,7 +22,7 @@ from scipy.sparse import coo_array, csc_array, hstack
 
 from provision.formulations.linear.restricted import Columns, RestrictedMaster
 from provision.formulations.pricing.mps.offers import PlaceValues, value_at
-from provision.formulations.pricing.mps.pricing import Effort
+from provision.formulations.pricing.schedule import Effort
 from provision.formulations.values.classes import WorkloadClass, bins
 from provision.formulations.values.nodes import ValueNodes, least_value
 from provision.formulations.values.patterns import Patterns

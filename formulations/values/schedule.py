@@ -6,7 +6,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from provision.formulations.pricing.mps.pricing import Effort
+from provision.formulations.pricing.schedule import Effort
 
 LONG = Effort(nodes=3000)
 FIRST = Effort(nodes=60, close=0.05, visits=100)

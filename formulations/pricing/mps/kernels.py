@@ -1,20 +1,24 @@
-"""Compiled kernels for sets of replicas that share a GPU under interference (see ``laws`` and ``tables``).
+"""Sets of replicas that share a GPU under interference (see ``laws`` and ``tables``).
 
-For a set of replicas, ``settle`` finds operating points that are feasible together, and ``relax`` finds a lower bound
-on the units of all feasible operating points. Both compute a least fixpoint: every member starts with what it needs
-alone. Then it gets what it needs beside the present neighbours, until nothing changes.
+For a set of replicas, ``settle`` finds operating points that are feasible together, and ``possible`` tells whether
+there may be any. Both compute a least fixpoint: every member starts with what it needs alone. Then it gets what it
+needs beside the present neighbours, until nothing changes.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 
-from provision.formulations.pricing.mps.tables import PointTables
-from provision.models.base.arrays import Floats, Ints, Record, Records
+from provision.formulations.pricing.listing import TooManyError
+from provision.formulations.pricing.mps.tables import PointTables, running_at
+from provision.formulations.pricing.oracle import Running
+from provision.formulations.pricing.schedule import SCHEDULE
+from provision.models.base.arrays import Ints, Record, Records
+from provision.models.base.clock import Deadline
 from provision.models.base.compiled import compiled, inner
 
 NONE = -1
 UNKNOWN = -2
-TRIES = 20000
-"""The most operating points that are tried for one set."""
 ROUNDED = 1e-13
 """The relative rounding error of a difference of sums of demands.
 
@@ -118,63 +122,46 @@ def settle(tables: PointTables, members: Ints, size: int, units: Ints, points: I
 
 
 @inner
-def relax(tables: PointTables, members: Ints, size: int, by_units: Ints, by_power: Ints) -> int:
-    """A lower bound on the units of a set at any operating points.
+def possible(tables: PointTables, members: Ints) -> bool:
+    """Whether the GPU may hold a set, within the looser limits of bounds. It cannot hold a set for which this is false.
 
     Each member has one lower bound on its units and another on its power: the least of any point that is feasible
-    beside neighbours with their least power and least cache demand. A member's least cache demand is the least of all
-    its points with at least its least power. The bounds only grow, also when members are added. So a search may start
-    from the bounds of a subset.
-
-    Parameters
-    ----------
-    tables
-        PointTables.
-    members
-        The class of each member, in the first ``size`` entries.
-    by_units
-        For each member, the first point in the order of units that may be feasible; overwritten.
-    by_power
-        For each member, the first position in ``tables.by_power`` whose point may be feasible; overwritten.
-
-    Returns
-    -------
-    int
-        The least units of all members together; NONE if the GPU has too few.
+    beside neighbours with their least power and least cache demand, and that leaves them their least units. A member's
+    least cache demand is the least of all its points with at least its least power.
     """
-    changed = True
-    total = 0
-    if size > tables.most:
-        return NONE
+    size, limit, total, changed = len(members), tables.limit, 0, True
+    # For each member: the first point in the order of units that may be feasible, and the first place of ``by_power``.
+    by_units, by_power = np.empty(size, np.int64), np.empty(size, np.int64)
+    for at in range(size):
+        by_units[at] = by_power[at] = tables.first[members[at], 0]
+        if by_units[at] == tables.first[members[at], limit + 1]:
+            return False
+        total += tables.at[by_units[at]].units
     while changed:
         changed = False
         cache, power_w = 0.0, 0.0
         for at in range(size):
             cache += tables.at[by_power[at]].least_cache
             power_w += tables.at[tables.at[by_power[at]].by_power].power_w
-        total = 0
         for at in range(size):
+            if total > limit or size > tables.most:
+                return False
             others = cache - tables.at[by_power[at]].least_cache
             beside_w = power_w - tables.at[tables.at[by_power[at]].by_power].power_w
-            end = tables.first[members[at], tables.limit + 1]
-            point = by_units[at]
+            point, place = by_units[at], by_power[at]
+            least = tables.at[point].units
+            most, end = least + limit - total, tables.first[members[at], limit + 1]
             while point < end and not holds(tables, point, size, others, beside_w, -ROUNDED):
                 point += 1
-            if point == end:
-                return NONE
-            by_units[at] = point
-            total += tables.at[point].units
-            place = by_power[at]
-            while place < end and not holds(tables, tables.at[place].by_power, size, others, beside_w, -ROUNDED):
+            while place < end and (tables.at[tables.at[place].by_power].units > most or not holds(
+                    tables, tables.at[place].by_power, size, others, beside_w, -ROUNDED)):
                 place += 1
-            if place == end:
-                return NONE
-            if place != by_power[at]:
-                changed = True
-                by_power[at] = place
-        if total > tables.limit:
-            return NONE
-    return total
+            if point == end or place == end:
+                return False
+            changed = changed or point != by_units[at] or place != by_power[at]
+            by_units[at], by_power[at] = point, place
+            total += tables.at[point].units - least
+    return total <= limit
 
 
 @inner
@@ -191,97 +178,51 @@ def holds(tables: PointTables, point: int, count: int, cache: float, power_w: fl
 
 
 @compiled
-def arrange(tables: PointTables, members: Ints, size: int, units: Ints, points: Ints) -> int:
-    """Find operating points for a set by ``settle`` or, if that fails, by trying all points that ``relax`` admits.
+def arrange(tables: PointTables, members: Ints, units: Ints, points: Ints) -> int:
+    """Find operating points for a set by ``settle``, whose arguments and result it has.
 
     A member's burden on others may rise or fall with its units. So a set for which ``settle`` finds no points may still
-    be feasible.
-
-    Parameters
-    ----------
-    tables, members, size, units, points
-        As for ``settle``.
-
-    Returns
-    -------
-    int
-        The units of all members. NONE if no points are feasible, not even within the looser limits of bounds. UNKNOWN
-        if points are feasible within the looser limits only, or if TRIES points were tried in vain.
+    be feasible: then the result is UNKNOWN, unless the set is not ``possible``.
     """
-    by_units, by_power = np.empty(size, np.int64), np.empty(size, np.int64)
-    for at in range(size):
-        by_units[at] = by_power[at] = tables.first[members[at], 0]
-        if by_units[at] == tables.first[members[at], tables.limit + 1]:
-            return NONE
-    total = relax(tables, members, size, by_units, by_power)
-    if total == NONE:
-        return NONE
-    for at in range(size):
-        units[at] = 0
-    settled = settle(tables, members, size, units, points)
-    if settled != NONE:
-        return settled
-    least_cache, least_w = np.empty(size), np.empty(size)
-    for at in range(size):
-        least_cache[at] = tables.at[by_power[at]].least_cache
-        least_w[at] = tables.at[tables.at[by_power[at]].by_power].power_w
-    return _tried(tables, members, size, points, by_units, tables.limit - total, least_cache, least_w)
+    settled = settle(tables, members, len(members), units, points)
+    return UNKNOWN if settled == NONE and possible(tables, members) else settled
 
 
-@inner
-def _tried(
-    tables: PointTables, members: Ints, size: int, points: Ints, by_units: Ints, spare: int, least_cache: Floats,
-    least_w: Floats,
-) -> int:
-    """Do the trying of ``arrange``, by depth-first search over the points from ``by_units`` on, and return its result.
+def feasible_sets(tables: PointTables, copies: Sequence[int], until: Deadline) -> list[tuple[int, ...]] | None:
+    """All sets of demands that can share the GPU, each in ascending order. Some of them may only be possible.
 
-    The points may together take ``spare`` more units than those of ``by_units``. A member without a point yet counts
-    with its ``least_cache`` and ``least_w``, both (members,).
+    None if there are too many sets, or if the time is over. Sets grow by one replica at a time, because all subsets of
+    a feasible set are feasible. ``copies`` (demands,) are the most replicas of each demand.
     """
-    total, depth, taken, tries, answer = 0, 0, 0, 0, NONE
-    cache, power_w = np.empty(size + 1), np.empty(size + 1)
-    cache[0] = power_w[0] = 0.0
-    for at in range(size):
-        total += tables.at[by_units[at]].units
-        cache[0] += least_cache[at]
-        power_w[0] += least_w[at]
-    points[0] = by_units[0] - 1
-    while depth >= 0:
-        if points[depth] >= by_units[depth]:
-            taken -= tables.at[points[depth]].units - tables.at[by_units[depth]].units
-        points[depth] += 1
-        one, point = members[depth], points[depth]
-        extra = tables.at[point].units - tables.at[by_units[depth]].units if point < len(tables.at) else spare + 1
-        if point == tables.first[one, tables.limit + 1] or taken + extra > spare:
-            depth -= 1
-            continue
-        taken += extra
-        tries += 1
-        if tries > TRIES:
-            return UNKNOWN
-        cache[depth + 1] = cache[depth] + tables.at[point].cache - least_cache[depth]
-        power_w[depth + 1] = power_w[depth] + tables.at[point].power_w - least_w[depth]
-        if not all_hold(tables, points, depth + 1, size, cache[depth + 1], power_w[depth + 1], -ROUNDED):
-            continue
-        if depth + 1 < size:
-            depth += 1
-            points[depth] = by_units[depth] - 1
-        elif all_hold(tables, points, size, size, cache[size], power_w[size], ROUNDED):
-            return total + taken
-        else:
-            answer = UNKNOWN
-    return answer
+    grown: list[tuple[int, ...]] = [()]
+    known = set(grown)
+    for demands in grown:
+        if len(grown) > SCHEDULE.shared or until.over:
+            return None
+        for one in range(demands[-1] if demands else 0, len(copies)):
+            larger = (*demands, one)
+            smaller = (larger[:at] + larger[at + 1 :] for at in range(len(larger)))
+            if demands.count(one) < copies[one] and known.issuperset(smaller) and _arranged(tables, larger)[0] != NONE:
+                grown.append(larger)
+                known.add(larger)
+    return grown[1:]
 
 
-@inner
-def all_hold(
-    tables: PointTables, points: Ints, first: int, count: int, cache: float, power_w: float, rounded: float
-) -> bool:
-    """Whether replicas at the first ``first`` of the ``points`` keep their SLOs and rates. In all there are ``count``
-    replicas on the GPU, with the total demands ``cache`` and ``power_w``.
+def runs_of(tables: PointTables, demands: Sequence[int], proven: bool = False) -> list[Running] | None:
+    """Operating points of a set, in the order of its demands; None if none are found.
+
+    Raises
+    ------
+    TooManyError
+        If no points are found, and this is to be ``proven``, but it is not.
     """
-    for at in range(first):
-        here = tables.at[points[at]]
-        if not holds(tables, points[at], count, cache - here.cache, power_w - here.power_w, rounded):
-            return False
-    return True
+    units, points = _arranged(tables, demands)
+    if proven and units == UNKNOWN:
+        raise TooManyError
+    return None if units <= 0 else [running_at(tables.gpu, tables.at[at]) for at in points]  # NONE or UNKNOWN
+
+
+def _arranged(tables: PointTables, demands: Sequence[int]) -> tuple[int, Ints]:
+    """The units of a set and its operating points; see ``arrange``."""
+    units, points = np.zeros((2, len(demands)), int)
+    return arrange(tables, np.array(demands), units, points), points

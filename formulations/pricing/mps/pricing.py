@@ -33,6 +33,7 @@ from provision.formulations.pricing.mps.offers import (
     worth_of,
 )
 from provision.formulations.pricing.mps.rate_points import SLIGHT, RatePoints, gpu_ms
+from provision.formulations.pricing.schedule import Effort
 from provision.models.base.arrays import Floats, Ints, Record, Records
 from provision.models.base.compiled import compiled, inner
 from provision.models.base.heaps import drop_first, push
@@ -42,30 +43,10 @@ CEILING = 1e-6
 """This is added to a value before it is rounded up to a whole number, so that rounding errors cannot lower it."""
 ROUNDING = 1e-9
 """The relative rounding error of a sum of values."""
-
-
-class Effort(NamedTuple):
-    """How long a search may take.
-
-    Attributes
-    ----------
-    nodes
-        The most nodes to open.
-    close
-        The search ends when the bound exceeds the best value by at most this fraction.
-    room
-        The most patterns to return.
-    multipliers
-        The number of multipliers that are tried in a node.
-    visits
-        The most visits of the depth-first search in a node.
-    """
-
-    nodes: int
-    close: float = 5e-4
-    room: int = 5000
-    multipliers: int = 6
-    visits: int = 2000
+ROOM = 5000
+"""The most patterns that a search returns."""
+MULTIPLIERS = 6
+"""The number of multipliers that are tried in a node."""
 
 
 class Found(NamedTuple):
@@ -98,7 +79,7 @@ def best_patterns(points: RatePoints, choices: Choices, values: PlaceValues, flo
     effort
         When the search ends.
     """
-    found = Found(np.full((effort.room, max(points.most, 1)), NONE), np.zeros(effort.room), np.zeros(1, int),
+    found = Found(np.full((ROOM, max(points.most, 1)), NONE), np.zeros(ROOM), np.zeros(1, int),
                   np.full(1, float(floor)), floor)
     options = np.arange(len(choices.first) - 1)
     roots = root_nodes(points, len(options))
@@ -165,8 +146,8 @@ def _bounded(points: RatePoints, choices: Choices, values: PlaceValues, offers: 
     """
     count, gpu, cache_price, price_w = node.replicas, points.gpu[0], node.cache_price, node.price_w
     least, less, pattern = np.inf, np.empty(len(offers)), np.empty(count, np.int64)
-    each, seen = np.empty((2, count)), np.empty((effort.multipliers, count), np.int64)
-    for turn in range(effort.multipliers):
+    each, seen = np.empty((2, count)), np.empty((MULTIPLIERS, count), np.int64)
+    for turn in range(MULTIPLIERS):
         for at in range(len(offers)):
             less[at] = offers[at].value - cache_price * offers[at].cache - price_w * offers[at].power_w
         most, chosen = best_set(offers, less, count, points.limit)

@@ -12,14 +12,12 @@ import numpy as np
 
 from provision.formulations.pricing.mps.kernels import ROUNDED, busy_ms, clock_at
 from provision.formulations.pricing.mps.laws import law_of
-from provision.formulations.pricing.mps.tables import POINTS, Columns, PointTables, every_point, records
-from provision.formulations.pricing.oracle import Running
+from provision.formulations.pricing.mps.tables import POINTS, Columns, every_point, records
 from provision.formulations.search.problem import Group
 from provision.models.base.arrays import Floats, Ints, Record, Records
 from provision.models.base.compiled import compiled, inner
 from provision.models.base.tolerances import LOOSE, MISSING
 from provision.models.performance.catalogue import PerformanceFile
-from provision.models.performance.sm_shares import share_of_units
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 from provision.models.traffic.rule import LatencyRule
@@ -116,12 +114,6 @@ def rate_points(instance: Instance, data: PerformanceFile, groups: Sequence[Grou
                                for rate, group in zip(asked, groups, strict=True)]),
         "copies": np.minimum([group.most * len(group.members) for group in groups], most)}),
         _bends(lines), together, gpu, limit, most)
-
-
-def running_at(points: RatePoints | PointTables, at: int) -> Running:
-    """How a replica runs at an operating point, given by its index."""
-    one = points.at[at]
-    return Running(int(one.model), int(one.batch), 1, share_of_units(float(points.gpu[0].unit_share), int(one.units)))
 
 
 def _bends(lines: Sequence[tuple[Floats, Floats]]) -> Floats:

@@ -19,12 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.pricing.mps.laws import Grid, law_of
-from provision.models.base.arrays import Bools, Floats, Ints, Records
+from provision.formulations.pricing.oracle import Running
+from provision.models.base.arrays import Bools, Floats, Ints, Record, Records
 from provision.models.base.clock import NEVER, Deadline
 from provision.models.base.compiled import compiled
 from provision.models.base.identity import Apart, Identity
 from provision.models.base.tolerances import DUST, LOOSE
 from provision.models.performance.catalogue import PerformanceFile
+from provision.models.performance.sm_shares import share_of_units
 from provision.models.traffic.rule import LatencyRule
 
 POINTS = ("base_ms", "kernels", "cache_ms", "power_ms", "cache", "power_w")
@@ -139,6 +141,11 @@ def records(kind: Any, *parts: Mapping[str, NDArray[Any]]) -> Records:
 def least_units(tables: PointTables) -> Ints:
     """(classes,) the least units of each class; more than the GPU has if it cannot serve the class."""
     return (tables.first == tables.first[:, :1]).sum(axis=1) - 1
+
+
+def running_at(gpu: Records, at: Record) -> Running:
+    """How a replica runs at an operating point."""
+    return Running(int(at.model), int(at.batch), 1, share_of_units(float(gpu[0].unit_share), int(at.units)))
 
 
 def _undominated(grids: Mapping[str, Grid], rule: LatencyRule, demands: Sequence[Demand], units: Sequence[int],

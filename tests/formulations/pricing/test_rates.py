@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 import provision
 from provision.formulations.master.rated import RatedSearch, named, rated_oracles
+from provision.formulations.pricing.mps.oracle import InterferencePatterns
 from provision.formulations.pricing.mps.rate_points import together_rps
-from provision.formulations.pricing.mps.rates import InterferencePatterns
 from provision.formulations.pricing.rates import GroupPrices
 from provision.formulations.search.problem import Problem
 from provision.models.base.clock import NEVER

@@ -17,8 +17,8 @@ from synthetic_sharing import random_sharing
 
 import provision
 from provision.cli import main
-from provision.formulations.pricing.mps.schedule import InterferencePricing
 from provision.formulations.pricing.rate_oracles import rates_of
+from provision.formulations.pricing.schedule import PricingSchedule
 from provision.formulations.search.problem import Problem
 from provision.models.base.clock import Deadline
 from provision.models.performance.operating_points import Member
@@ -151,7 +151,7 @@ def test_auto_is_the_best_of_all_and_proves_it():
 def test_sets_are_listed_up_to_a_number_and_a_time(monkeypatch):
     [(_, sets)] = rates_of(Problem(INSS))
     assert sets.every(Deadline(0)) is None and len(sets.every(Deadline(math.inf))) > 8
-    monkeypatch.setattr("provision.formulations.pricing.mps.sets.SCHEDULE", InterferencePricing(sets=5))
+    monkeypatch.setattr("provision.formulations.pricing.mps.kernels.SCHEDULE", PricingSchedule(shared=5))
     [(_, few)] = rates_of(Problem(INSS))
     assert few.every(Deadline(math.inf)) is None
 

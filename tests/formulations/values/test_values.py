@@ -12,9 +12,10 @@ from testbeds import random_testbed
 import provision
 from provision.formulations.pricing.mps.kernels import NONE
 from provision.formulations.pricing.mps.offers import place_values
-from provision.formulations.pricing.mps.pricing import Effort, best_patterns
+from provision.formulations.pricing.mps.pricing import best_patterns
 from provision.formulations.pricing.mps.rate_lists import small_patterns
 from provision.formulations.pricing.mps.rate_points import together_rps
+from provision.formulations.pricing.schedule import Effort
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.regrouping import in_parts
 from provision.formulations.values import bound as values_bound
@@ -98,9 +99,9 @@ def test_no_pattern_exceeds_what_pricing_proves(seed: int, budget: str) -> None:
         value = np.cumsum(draw.exponential(1e4, levels.shape) * draw.integers(0, 2, levels.shape), axis=1)
         value[:, 0] = 0
         values = place_values(levels, value)
-        known = best_patterns(points, choices, values, 0, Effort(300, 1e-4, 500))[1].max()
+        known = best_patterns(points, choices, values, 0, Effort(300, 1e-4))[1].max()
         for nodes, floor in ((1, 0), (300, int(known)), (300, int(known * 0.999)), (30, 0), (300, 0)):
-            most = best_patterns(points, choices, values, floor, Effort(nodes, 0.01, 500))[2]
+            most = best_patterns(points, choices, values, floor, Effort(nodes, 0.01))[2]
             assert most >= known
             starts = draw.integers(0, len(points.at), (100, 4))
             starts[:, 2:][draw.random((100, 2)) < 0.5] = NONE
