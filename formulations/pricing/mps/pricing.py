@@ -108,34 +108,21 @@ def _searched(points: RatePoints, choices: Choices, values: PlaceValues, options
         bound = _bounded(points, choices, values, offers, node, effort, found)
         if bound <= found.best[0] * close:
             continue
-        sack = _knapsack(points, choices, values, offers, node, node.cache_price, node.price_w)
-        if sack.most > bound and len(sack.more):
-            # Limits on classes cut off most value when demands have no prices.
-            free = _knapsack(points, choices, values, offers, node, 0.0, 0.0)
-            sack = free if free.most < sack.most else sack
-        if _listed(points, choices, values, offers, node, sack, effort, found):
+        most = _listed(points, choices, values, offers, node, effort, found)
+        if most == -np.inf:
             continue
         if listed + len(offers) > len(options):
-            options = _lengthened(options, len(offers))
+            options = np.append(options, np.empty(len(options) + len(offers), np.int64))
         node.first, node.end = listed, listed + len(offers)
         for at in range(len(offers)):
             options[node.end - 1 - at] = offers[at].option
         listed = node.end
         write_halves(points, node, nodes[many], nodes[many + 1])
         for _ in range(2):
-            waiting = push(heap, waiting, -np.int64(np.ceil(min(above, bound, sack.most))), many)
+            waiting = push(heap, waiting, -np.int64(np.ceil(min(above, bound, most))), many)
             many += 1
     most = found.best[0] * close + (CEILING if found.best[0] > found.floor else 0.0)
     return max(most, float(-heap[0, 0])) if waiting else most
-
-
-@inner
-def _lengthened(options: Ints, further: int) -> Ints:
-    """A list with more than twice the room."""
-    longer = np.empty(2 * len(options) + further, np.int64)
-    for at in range(len(options)):
-        longer[at] = options[at]
-    return longer
 
 
 @inner
@@ -145,9 +132,9 @@ def _bounded(points: RatePoints, choices: Choices, values: PlaceValues, offers: 
     knapsacks are added to those found.
     """
     count, gpu, cache_price, price_w = node.replicas, points.gpu[0], node.cache_price, node.price_w
-    least, less, pattern = np.inf, np.empty(len(offers)), np.empty(count, np.int64)
-    each, seen = np.empty((2, count)), np.empty((MULTIPLIERS, count), np.int64)
-    for turn in range(MULTIPLIERS):
+    least, less, each = np.inf, np.empty(len(offers)), np.empty((2, count))
+    pattern, options = np.empty(count, np.int64), np.empty(count, np.int64)
+    for _ in range(MULTIPLIERS):
         for at in range(len(offers)):
             less[at] = offers[at].value - cache_price * offers[at].cache - price_w * offers[at].power_w
         most, chosen = best_set(offers, less, count, points.limit)
@@ -158,9 +145,9 @@ def _bounded(points: RatePoints, choices: Choices, values: PlaceValues, offers: 
         most += cache_price * off + price_w * off_w
         for place in range(count):
             one = offers[chosen[place]]
-            seen[turn, place], off, off_w = one.option, off - one.cache, off_w - one.power_w
-        if _new(seen, turn) and found.taken[0] < len(found.value):
-            _keep(found, pattern, _pattern(points, choices, values, seen[turn], pattern, each))
+            options[place], off, off_w = one.option, off - one.cache, off_w - one.power_w
+        if found.taken[0] < len(found.value):
+            _keep(found, pattern, _pattern(points, choices, values, options, pattern, each))
         if most < least:
             least, node.cache_price, node.price_w = most, cache_price, price_w
         target = found.best[0] * (1 + effort.close)
@@ -180,18 +167,6 @@ def _bounded(points: RatePoints, choices: Choices, values: PlaceValues, offers: 
 
 
 @inner
-def _new(seen: Ints, turn: int) -> bool:
-    """Whether a row of ``seen`` differs from all rows before."""
-    new = True
-    for before in range(turn):
-        place = 0
-        while place < seen.shape[1] and seen[before, place] == seen[turn, place]:
-            place += 1
-        new = new and place < seen.shape[1]
-    return new
-
-
-@inner
 def _keep(found: Found, pattern: Ints, value: float) -> None:
     """Add a pattern of a value above the floor to those found, in place of the last one if there is no room."""
     if value <= found.floor:
@@ -202,48 +177,28 @@ def _keep(found: Found, pattern: Ints, value: float) -> None:
         found.members[row, place] = pattern[place] if place < len(pattern) else NONE
 
 
-class Knapsack(NamedTuple):
-    """The values of a node's offers, (offers,), less the prices of their demands: ``less``, and ``beside`` once the
-    limit of their class is reached. ``best`` and ``more`` are the tables of ``fill``; a value in them plus ``given`` is
-    a bound. No pattern has a value above ``most``.
-    """
-
-    less: Floats
-    beside: Floats
-    best: Floats
-    more: Floats
-    given: float
-    most: float
-
-
 @inner
-def _knapsack(points: RatePoints, choices: Choices, values: PlaceValues, offers: Records, node: Record,
-              cache_price: float, price_w: float) -> Knapsack:
-    """The Knapsack of a node at the prices of cache demand and of power."""
-    many, limited = len(offers), -1
-    less, beside = np.empty(many), np.empty(many)
-    for at in range(many):
-        one = offers[at]
-        taken = cache_price * one.cache + price_w * one.power_w
-        less[at], beside[at], limited = one.value - taken, one.beside - taken, max(limited, one.limited)
-    given = max(cache_price * node.least_cache, cache_price * node.most_cache)
-    given += max(price_w * node.least_w, price_w * node.most_w) + CEILING
-    best = np.empty((many, node.replicas + 1, points.limit + 1))
-    more = np.empty((len(values.together) if limited >= 0 else 0, node.replicas + 1, points.limit + 1))
-    fill(offers, less, beside, values.together, choices.copies, best, more)
-    return Knapsack(less, beside, best, more, given, (best[0, node.replicas, points.limit] + given) * (1 + ROUNDING))
-
-
-@inner
-def _listed(points: RatePoints, choices: Choices, values: PlaceValues, offers: Records, node: Record, sack: Knapsack,
-            effort: Effort, found: Found) -> bool:
-    """Search a node depth first, and add to the patterns found. Return whether the visits sufficed, so that no pattern
-    is worth more than the floor and 1 + ``close`` times the best value.
+def _listed(points: RatePoints, choices: Choices, values: PlaceValues, offers: Records, node: Record, effort: Effort,
+            found: Found) -> float:
+    """Search a node depth first, and add to the patterns found. Return minus infinity if the visits sufficed, so that
+    no pattern is worth more than the floor and 1 + ``close`` times the best value; else a bound on the values.
 
     The offers of one class stand together. ``done`` is the joint value of all classes before the present one; ``own``
-    and ``room`` bound that of the class itself.
+    and ``room`` bound that of the class itself. The knapsack adds what the prices of demands give (``given``).
     """
     limit, count, many, visits = points.limit, node.replicas, len(offers), effort.visits
+    cache_price, price_w, limited = node.cache_price, node.price_w, values.together.min() < np.inf
+    if limited:  # the limits of classes cut off most value when demands have no prices
+        cache_price = price_w = 0.0
+    less, beside = np.empty(many), np.empty(many)
+    for at in range(many):
+        taken = cache_price * offers[at].cache + price_w * offers[at].power_w
+        less[at], beside[at] = offers[at].value - taken, offers[at].beside - taken
+    best = np.empty((many, count + 1, limit + 1))
+    more = np.empty((len(values.together) if limited else 0, count + 1, limit + 1))
+    fill(offers, less, beside, values.together, choices.copies, best, more)
+    given = max(cache_price * node.least_cache, cache_price * node.most_cache)
+    given += max(price_w * node.least_w, price_w * node.most_w) + CEILING
     options, pattern, each, depth = np.empty(count, np.int64), np.empty(count, np.int64), np.empty((2, count)), 0
     place, used = np.empty(count + 1, np.int64), np.empty(count + 1, np.int64)
     done, own, room = np.empty(count + 1), np.empty(count + 1), np.empty(count + 1)
@@ -252,16 +207,16 @@ def _listed(points: RatePoints, choices: Choices, values: PlaceValues, offers: R
     done[0] = own[0] = room[0] = cache[0] = power_w[0] = 0.0
     while depth >= 0:
         one, free = place[depth], limit - used[depth]
-        target = found.best[0] * (1 + effort.close) - sack.given
+        target = found.best[0] * (1 + effort.close) - given
         if one >= many:
             depth -= 1
             continue
         before, here, left, group = done[depth], own[depth], room[depth], offers[one].limited
         if not depth or group != offers[place[depth - 1] - 1].limited:
             before, here, left = before + min(here, left), 0.0, values.together[group] if group >= 0 else np.inf
-        most = here + sack.best[one, count - depth, free]
+        most = here + best[one, count - depth, free]
         if group >= 0:
-            most = min(most, left + sack.more[group, count - depth, free])
+            most = min(most, left + more[group, count - depth, free])
         if before + most <= target:
             depth -= 1
             continue
@@ -269,11 +224,11 @@ def _listed(points: RatePoints, choices: Choices, values: PlaceValues, offers: R
         rest, child = free - offers[one].units, depth + 1
         if rest < 0:
             continue
-        here += sack.less[one]
-        most = here + sack.best[one, count - child, rest]
+        here += less[one]
+        most = here + best[one, count - child, rest]
         if group >= 0:
-            left += sack.beside[one]
-            most = min(most, left + sack.more[group, count - child, rest])
+            left += beside[one]
+            most = min(most, left + more[group, count - child, rest])
         if before + most <= target:
             continue
         cache[child], power_w[child] = cache[depth] + offers[one].cache, power_w[depth] + offers[one].power_w
@@ -283,7 +238,7 @@ def _listed(points: RatePoints, choices: Choices, values: PlaceValues, offers: R
             continue
         visits -= 1
         if visits < 0:
-            return False
+            return (best[0, count, limit] + given) * (1 + ROUNDING)
         options[depth], used[child] = offers[one].option, limit - rest
         done[child], own[child], room[child] = before, here, left
         if child < count:
@@ -292,7 +247,7 @@ def _listed(points: RatePoints, choices: Choices, values: PlaceValues, offers: R
         value = _pattern(points, choices, values, options, pattern, each)
         if value > found.best[0] or found.taken[0] < len(found.value):
             _keep(found, pattern, value)
-    return True
+    return -np.inf
 
 
 @inner
