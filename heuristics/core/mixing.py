@@ -120,8 +120,8 @@ class _Mixing:
             self._cheapest(segments.of_entry(entry), costs)
             for entry in range(len(instance.fleet)) for costs in (compute, memory, compute + memory)]))[0]
         self._classify()
-        for turn, most in enumerate(SCHEDULE.price_steps, 1):
-            if not self._round(most) or (turn >= SCHEDULE.first_rounds and until.left_s <= self.writing_s):
+        for turn in range(1, SCHEDULE.rounds + 1):
+            if not self._round() or (turn >= SCHEDULE.first_rounds and until.left_s <= self.writing_s):
                 break
 
     @property
@@ -146,9 +146,9 @@ class _Mixing:
         better = self.best is None or value < self.best.value
         return _Packed(value, gpus, self._rounded(np.rint(found.x[:many]))) if better else None
 
-    def _round(self, most: int) -> bool:
-        """Mix the candidates, and add those that are cheapest at the prices of the mix, which are whole numbers up to
-        ``most``. Returns whether another round may help.
+    def _round(self) -> bool:
+        """Mix the candidates, and add those that are cheapest at the prices of the mix. Returns whether another round
+        may help.
         """
         mix = solve_linear(self._program())
         if mix is None:
@@ -156,7 +156,7 @@ class _Mixing:
         packed = self._packed(self._rounded(mix.x[:len(self.offered)]))
         if packed is not None and (self.best is None or packed.value < self.best.value):
             self.best = packed
-        prices = sharpest(mix.duals[:self.counts.shape[1]], self.partitions, most)
+        prices = sharpest(mix.duals[:self.counts.shape[1]], self.partitions, SCHEDULE.dearest)
         priced = self._cheapest(list(range(len(prices))), prices)
         bound = price_bound(self.instance, self.partitions, int(self._price(priced, prices).sum()), prices)
         better = not self.cuts or bound > self.bound
@@ -166,10 +166,10 @@ class _Mixing:
             return False
         before = len(self.replica_sets)
         self.replica_sets, _ = distinct_rows(np.vstack([self.replica_sets, priced]))
-        if len(self.replica_sets) > before:
-            self._classify()
-            return True
-        return most < max(SCHEDULE.price_steps)
+        if len(self.replica_sets) == before:
+            return False
+        self._classify()
+        return True
 
     def _price(self, replica_sets: Ints, prices: Ints) -> Ints:
         """(workloads,) the price of the replica set of each workload; there is one for every demand."""

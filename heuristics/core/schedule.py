@@ -8,9 +8,9 @@ class Schedule(NamedTuple):
 
     Attributes
     ----------
-    price_steps
-        The largest whole number that the highest dual price of a slice type may become, in each round of pricing. Time
-        for replica sets grows in proportion to it; a smaller number misses some cheap sets. With these numbers
+    rounds, dearest
+        The most rounds of pricing, and the largest whole number that the highest dual price of a slice type may become.
+        Time for replica sets grows in proportion to it; a smaller number misses some cheap sets. With these numbers
         11,000 workloads around S5 are proven (``python benchmarks/scale.py isolated-11000``).
     whole_s
         The most seconds of each integer program: over all candidates, if the rounded mix is not proven optimal, and
@@ -55,7 +55,8 @@ class Schedule(NamedTuple):
         The approximate time that compiled steps run before the clock is checked.
     """
 
-    price_steps: tuple[int, ...] = (15, 60, 420, 420, 420, 420, 420, 420)
+    rounds: int = 8
+    dearest: int = 420
     first_rounds: int = 2
     whole_s: float = 2.0
     few_steps: int = 1500

@@ -62,9 +62,9 @@ def test_signals_are_left_alone_in_other_threads_and_where_they_are_ignored():
 def test_an_interrupted_first_round_still_gives_a_plan_and_a_bound(monkeypatch, method):
     whole = mixing._Mixing._round
 
-    def interrupted(self, most):
+    def interrupted(self):
         signal.raise_signal(signal.SIGINT)
-        return whole(self, most)
+        return whole(self)
 
     monkeypatch.setattr(mixing._Mixing, "_round", interrupted)
     found = provision.solve("parvagpu-s4", method, 60.0, replay=False)
