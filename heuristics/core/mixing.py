@@ -2,10 +2,9 @@
 
 A replica set is some segments that together carry the rate of one workload.
 
-1. Every workload gets a few candidate replica sets. On each fleet entry these are the sets with the fewest compute
-   slices, with the fewest memory slices, and with the smallest sum of both. Further candidates are the sets that are
-   cheapest at the dual prices of step 2; they are added in some rounds
-   (`provision.formulations.pricing.replica_sets`).
+1. Every workload gets a few candidate replica sets. The first are the sets with the fewest compute and memory slices
+   together, one on each fleet entry. Further candidates are the sets that are cheapest at the dual prices of step 2;
+   they are added in some rounds (`provision.formulations.pricing.replica_sets`).
 2. Workloads with the same candidates form a class: 100,000 different workloads with one or two replicas each form some
    twenty classes. A linear program decides how many workloads of each class take each candidate, and how many GPUs take
    each partition, at least cost. It has one constraint for each class, slice type and limited fleet entry. A vertex has
@@ -115,10 +114,9 @@ class _Mixing:
         least = np.array([one.min_replicas for one in instance.workloads])
         table, self.of_workload = distinct_rows(np.column_stack([useful, rate, least]))
         self.throughput_rps, self.rate_rps, self.least = table[:, :-2], table[:, -2], table[:, -1].astype(int)
-        compute, memory = np.array([(one.compute, one.memory) for one in segments.slice_types], int).reshape(-1, 2).T
+        sizes = np.array([one.compute + one.memory for one in segments.slice_types], int)
         self.replica_sets = distinct_rows(np.vstack([
-            self._cheapest(segments.of_entry(entry), costs)
-            for entry in range(len(instance.fleet)) for costs in (compute, memory, compute + memory)]))[0]
+            self._cheapest(segments.of_entry(entry), sizes) for entry in range(len(instance.fleet))]))[0]
         self._classify()
         for turn in range(1, SCHEDULE.rounds + 1):
             if not self._round() or (turn >= SCHEDULE.first_rounds and until.left_s <= self.writing_s):
