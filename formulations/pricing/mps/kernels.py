@@ -33,12 +33,6 @@ def clock_at(gpu: Records, power_w: float) -> float:
 
 
 @inner
-def delay_at(gpu: Records, count: int) -> float:
-    """The extra scheduling delay of a kernel among ``count`` replicas, in ms (iGniter, eq. 6)."""
-    return gpu[0].delay_slope_ms * count + gpu[0].delay_intercept_ms if count > 1 else 0.0
-
-
-@inner
 def busy_ms(gpu: Records, point: Record, count: int, cache: float, power_w: float, rounded: float) -> float:
     """Time of a batch at a point at full clock, in ms, among ``count`` replicas.
 
@@ -46,12 +40,12 @@ def busy_ms(gpu: Records, point: Record, count: int, cache: float, power_w: floa
     ``rounded`` is ROUNDED, and down (for bounds) if it is -ROUNDED. The kernel contains no division: the check for a
     zero divisor would double its time.
     """
-    alone_ms = point.base_ms + point.kernels * delay_at(gpu, count)
     if count == 1:
-        return alone_ms
+        return float(point.base_ms)
+    delay_ms = gpu[0].delay_slope_ms * count + gpu[0].delay_intercept_ms  # of a kernel (iGniter, eq. 6)
     by_cache_ms = point.cache_ms * _combined(gpu[0].root, cache, point.cache, rounded)
     by_power_ms = point.power_ms * _combined(gpu[0].root, power_w, point.power_w, rounded)
-    return alone_ms + by_cache_ms + by_power_ms
+    return point.base_ms + point.kernels * delay_ms + by_cache_ms + by_power_ms
 
 
 @inner

@@ -9,7 +9,6 @@ that the fit found: ``cache`` and ``power_w`` are then the demands d^r for each,
 """
 
 from collections.abc import Collection
-from functools import singledispatch
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +18,6 @@ from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance import colocation, igniter
 from provision.models.performance.catalogue import PerformanceFile
-from provision.models.performance.operating_points import PerformanceData
 from provision.models.performance.sm_shares import shares_of, units_of
 
 RESOURCES = 2
@@ -75,18 +73,15 @@ def law_of(data: PerformanceFile, models: Collection[str], partly_filled: bool
         If co-location data has more than two resources.
     """
     known = [model for model in data.models if model in models] or list(data.models)[:1]
-    grids, gpu = _law(data, known, partly_filled)
+    if isinstance(data, igniter.IgniterProfiles):
+        grids, gpu = _igniter_law(data, known, partly_filled)
+    elif isinstance(data, colocation.Colocation):
+        grids, gpu = _colocation_law(data, known)
+    else:
+        raise NotImplementedError(f"no law of interference for performance data {data.name}")
     limit = units_of(float(gpu[0].unit_share))
     return ({model: Grid(*np.broadcast_arrays(*grid)) for model, grid in grids.items()}, gpu, limit,
             min(limit, gpu_type(data.gpu).slice_mps_clients(WHOLE)))
-
-
-@singledispatch
-def _law(data: PerformanceData, models: Collection[str], partly_filled: bool) -> Law:
-    """The Law of a class of performance data, with arrays that broadcast to (units, batches). Each class registers its
-    own function below.
-    """
-    raise NotImplementedError(f"no law of interference for performance data {data.name}")
 
 
 def slowed_ms(gpu: Record, busy_ms: Floats, power_w: Floats) -> Floats:
@@ -97,7 +92,6 @@ def slowed_ms(gpu: Record, busy_ms: Floats, power_w: Floats) -> Floats:
     return np.divide(busy_ms, clock, out=np.full_like(busy_ms, np.inf), where=clock > 0)
 
 
-@_law.register
 def _igniter_law(data: igniter.IgniterProfiles, models: Collection[str], partly_filled: bool) -> Law:
     """iGniter's model as a Law."""
     hardware = data.hardware
@@ -127,11 +121,10 @@ def _igniter_law(data: igniter.IgniterProfiles, models: Collection[str], partly_
     return grids, gpu
 
 
-@_law.register
-def _colocation_law(data: colocation.Colocation, models: Collection[str], partly_filled: bool) -> Law:
+def _colocation_law(data: colocation.Colocation, models: Collection[str]) -> Law:
     """A co-location file as a Law. If it has fewer than two resources, the demands and slopes of the others are 0.
 
-    A smaller batch never demands more, so ``partly_filled`` batches need no care.
+    A smaller batch never demands more, so partly filled batches need no care.
     """
     if data.resources > RESOURCES:
         raise InputError(

@@ -11,7 +11,6 @@ workload that one GPU cannot serve is split, into the least number of equal part
 """
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -23,7 +22,6 @@ from provision.formulations.pricing.oracle import Running
 from provision.models.base.arrays import Bools, Floats, Ints, Record, Records
 from provision.models.base.clock import NEVER, Deadline
 from provision.models.base.compiled import compiled
-from provision.models.base.identity import Apart, Identity
 from provision.models.base.tolerances import DUST, LOOSE
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.performance.sm_shares import share_of_units
@@ -102,22 +100,14 @@ class PointTables(NamedTuple):
 
 def tables_of(data: PerformanceFile, rule: LatencyRule, demands: Sequence[Demand], fixed_units: Sequence[int] = (),
               until: Deadline = NEVER) -> PointTables:
-    """The tables of some demands on whole GPUs of a type, in the order of the demands; read-only.
+    """The tables of some demands on whole GPUs of a type, in the order of the demands.
 
     A demand that the GPU type cannot serve has no points. ``rule`` is the latency rule that the points keep. The last
-    of the demands may have fixed numbers of units: ``fixed_units``. The last four tables are cached.
-    Raises TimeIsUpError at the deadline ``until``.
+    of the demands may have fixed numbers of units: ``fixed_units``. Raises TimeIsUpError at the deadline ``until``.
     """
     units = (*[ANY] * (len(demands) - len(fixed_units)), *fixed_units)
-    return _tables(Identity(data), Identity(rule), tuple(demands), units, Apart(until))
-
-
-@lru_cache(maxsize=4)
-def _tables(file: Identity[PerformanceFile], of: Identity[LatencyRule], demands: Sequence[Demand],
-            units: Sequence[int], until: Apart[Deadline]) -> PointTables:
-    data, rule = file.one, of.one
     grids, gpu, limit, most = law_of(data, {model for models, *_ in demands for model in models}, rule.random_arrivals)
-    demand, points = _undominated(grids, rule, demands, units, until.one)
+    demand, points = _undominated(grids, rule, demands, units, until)
     steps, ends = limit + 2, np.searchsorted(demand, np.arange(len(demands) + 1))
     by_units = np.bincount(demand * steps + points.units + 1, minlength=len(demands) * steps).reshape(-1, steps)
     points.by_power = np.lexsort([points.units, points.cache, points.power_w, demand])
