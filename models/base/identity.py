@@ -1,4 +1,4 @@
-"""Makes cache keys for objects that cannot be hashed, or only slowly, or on which results do not depend."""
+"""Makes cache keys for objects that cannot be hashed, or only slowly."""
 
 from typing import Generic, NamedTuple, TypeVar
 
@@ -17,15 +17,3 @@ class Identity(NamedTuple, Generic[One]):
 
     def __hash__(self) -> int:
         return id(self.one)
-
-
-class Apart(NamedTuple, Generic[One]):
-    """Wraps an argument of a cached function on which the results do not depend, such as a deadline: all are equal."""
-
-    one: One
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Apart)
-
-    def __hash__(self) -> int:
-        return 0
