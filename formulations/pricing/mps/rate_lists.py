@@ -1,8 +1,8 @@
 """Small patterns that carry rates: few replicas that share a whole GPU, for all divisions of its units among them.
 
-For each set of groups and each division, batches begin at the largest that is of use alone. They are lowered as long as
-a replica violates its SLO or the next smaller batch carries no less. Under random arrivals the largest feasible batch
-leaves no time to queue, so it carries nearly nothing; and where a batch carries more than the rate that counts, a
+For each set of groups and each division, batches begin at the largest that is feasible alone. They are lowered as long
+as a replica violates its SLO or the next smaller batch carries no less. Under random arrivals the largest feasible
+batch leaves no time to queue, so it carries nearly nothing; and where a batch carries more than the rate that counts, a
 smaller one suffices. These are not all patterns, but a plan with few replicas on each GPU rarely needs another one.
 Bounds come from exact pricing.
 """
@@ -22,7 +22,7 @@ def small_patterns(points: RatePoints, replicas: int, most: int) -> Ints:
     divided in steps that give about ``most`` patterns of each size; sizes with more sets of replicas than that are left
     out.
     """
-    at, group_of = _useful(points)
+    at, group_of = _indexed(points)
     largest, smaller = at.max(axis=2), np.full(len(points.at), NONE)
     there = at[:, :, 1:] != NONE
     smaller[at[:, :, 1:][there]] = at[:, :, :-1][there]
@@ -42,19 +42,13 @@ def small_patterns(points: RatePoints, replicas: int, most: int) -> Ints:
     return np.concatenate(found)
 
 
-def _useful(points: RatePoints) -> tuple[Ints, Ints]:
+def _indexed(points: RatePoints) -> tuple[Ints, Ints]:
     """Two arrays, with a row for each group with one of its models: (rows, units, batches) the indices of operating
-    points, NONE where there is none, and (rows,) the groups. There are no batches above the largest one that carries
-    more alone than the next smaller batch.
+    points, NONE where there is none, and (rows,) the groups.
     """
     rows, of_row = np.unique(np.stack([points.at.group, points.at.model]), axis=1, return_inverse=True)
     at = np.full((rows.shape[1], points.limit + 1, int(points.at.batch.max(initial=1)) + 1), NONE)
     at[of_row.ravel(), points.at.units, points.at.batch] = np.arange(len(points.at))
-    endless = points._replace(groups=points.groups.copy())
-    endless.groups.most_rps = np.inf
-    alone_rps = np.where(at == NONE, 0.0, together_rps(endless, at.reshape(-1, 1)).reshape(at.shape))
-    rises = np.diff(alone_rps, axis=2) > 0
-    at[:, :, 1:][~np.logical_or.accumulate(rises[:, :, ::-1], axis=2)[:, :, ::-1]] = NONE
     return at, rows[0]
 
 
