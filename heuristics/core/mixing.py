@@ -56,9 +56,7 @@ def mixed(instance: Instance, segments: Segments, until: Deadline) -> tuple[list
     ParvaGPU's layouts are made only if there are no others, as when the user stops the search in its first round.
     """
     mixing = _Mixing(instance, segments, until)
-    partitions, best = mixing.partitions, mixing.best
-    bound = max((price_bound(instance, partitions, int(mixing.needed(prices).sum()), prices)
-                 for prices in mixing.cuts[-1:]), default=0.0)
+    partitions, best, bound = mixing.partitions, mixing.best, mixing.bound
     if until.left_s > mixing.writing_s and (best is None or not _closed(best.value, bound)):
         best = mixing.whole(min(SCHEDULE.whole_s, until.left_s - mixing.writing_s)) or best
     layouts = None if best is None else deal(instance, segments, partitions, best.gpus, best.chosen)
@@ -69,8 +67,7 @@ def cuts_of(instance: Instance, segments: Segments, until: Deadline) -> list[tup
     """Prices of slices, (slice types,), by which replica sets are mixed, those that prove the best bound last; each
     with the least price of the replicas of every workload, (workloads,).
     """
-    mixing = _Mixing(instance, segments, until)
-    return [(prices, mixing.needed(prices)) for prices in mixing.cuts]
+    return _Mixing(instance, segments, until).cuts
 
 
 class _Mixing:
@@ -95,8 +92,7 @@ class _Mixing:
     best
         The best whole numbers of GPUs and segments so far; None if there are none.
     bound, cuts
-        The best bound so far, up to rounding in the verifier; and the prices of slice types in all rounds, those that
-        give it last.
+        The best bound so far; and the cuts of all rounds (see ``cuts_of``), the one that gives the bound last.
     """
 
     def __init__(self, instance: Instance, segments: Segments, until: Deadline) -> None:
@@ -107,7 +103,7 @@ class _Mixing:
         self.limits = np.array([instance.fleet[at].count for at in limited], float)
         of_limited = np.array(limited, int)[:, None] == self.partitions.entry
         self.gpu_rows = csr_array(np.vstack([self.partitions.slots.T, -1.0 * of_limited]))
-        self.instance, self.bound, self.cuts = instance, 0.0, list[Ints]()
+        self.instance, self.bound, self.cuts = instance, 0.0, list[tuple[Ints, Ints]]()
         self.best: _Packed | None = None
         useful = np.minimum(segments.throughput_rps, cap_rps(instance)[:, None])
         rate = np.array([instance.planned_rps(one) for one in instance.workloads])
@@ -126,12 +122,6 @@ class _Mixing:
     def writing_s(self) -> float:
         """The approximate time to build and verify the plan of the best so far, in seconds."""
         return 0.0 if self.best is None else REPLICA_S * float(self.best.chosen.sum())
-
-    def needed(self, prices: Ints) -> Ints:
-        """(workloads,) the least price of the replicas of each workload, with throughputs as high as rounding in the
-        verifier may make them.
-        """
-        return self._price(self._cheapest(list(range(len(prices))), prices, 1 + LOOSE), prices)
 
     def whole(self, limit_s: float) -> _Packed | None:
         """The cheapest mix in whole numbers that is found in time; None if it is no better than the best so far."""
@@ -155,24 +145,21 @@ class _Mixing:
         if packed is not None and (self.best is None or packed.value < self.best.value):
             self.best = packed
         prices = sharpest(mix.duals[:self.counts.shape[1]], self.partitions, SCHEDULE.dearest)
-        priced = self._cheapest(list(range(len(prices))), prices)
-        bound = price_bound(self.instance, self.partitions, int(self._price(priced, prices).sum()), prices)
+        every = list(range(len(prices)))
+        # Rounding in the verifier may make throughputs higher.
+        needed = (self._cheapest(every, prices, 1 + LOOSE)[:, 1:] @ prices)[self.of_workload]
+        bound = price_bound(self.instance, self.partitions, int(needed.sum()), prices)
         better = not self.cuts or bound > self.bound
-        self.cuts.insert(len(self.cuts) if better else len(self.cuts) - 1, prices)
+        self.cuts.insert(len(self.cuts) if better else len(self.cuts) - 1, (prices, needed))
         self.bound = max(self.bound, bound)
         if self.best is not None and _closed(self.best.value, self.bound):
             return False
         before = len(self.replica_sets)
-        self.replica_sets, _ = distinct_rows(np.vstack([self.replica_sets, priced]))
+        self.replica_sets, _ = distinct_rows(np.vstack([self.replica_sets, self._cheapest(every, prices)]))
         if len(self.replica_sets) == before:
             return False
         self._classify()
         return True
-
-    def _price(self, replica_sets: Ints, prices: Ints) -> Ints:
-        """(workloads,) the price of the replica set of each workload; there is one for every demand."""
-        priced: Ints = (replica_sets[:, 1:] @ prices)[self.of_workload]
-        return priced
 
     def _cheapest(self, slice_types: list[int], costs: Ints, loose: float = 1.0) -> Ints:
         """For every demand that the given slice types can serve, the cheapest replica set of segments on these slice

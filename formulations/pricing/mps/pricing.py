@@ -269,14 +269,10 @@ def _pattern(points: RatePoints, choices: Choices, values: PlaceValues, options:
         members[place], each[0, place] = best_point(points, choices, values, options[place], busy)
         if each[0, place] <= 0:
             return 0.0
-        if values.together[points.at[members[place]].group] < np.inf:
-            each[1, place] = worth_of(points, values.rps, values.beside, members[place], busy)
+        each[1, place] = worth_of(points, values.rps, values.beside, members[place], busy)
     for place in range(count):
         group, own, earlier = points.at[members[place]].group, 0.0, False
         room = values.together[group]
-        if room == np.inf:
-            total += each[0, place]
-            continue
         for other in range(count):
             if points.at[members[other]].group == group:
                 own, room, earlier = own + each[0, other], room + each[1, other], earlier or other < place
