@@ -10,11 +10,14 @@ from hypothesis import strategies as st
 import provision
 from provision.formulations.master.plans import Judge
 from provision.formulations.master.rated import named
+from provision.formulations.pricing.mps.kernels import feasible_sets, runs_of
 from provision.formulations.pricing.mps.laws import law_of
-from provision.formulations.pricing.mps.rates import InterferencePatterns
+from provision.formulations.pricing.mps.oracle import InterferencePatterns
+from provision.formulations.pricing.mps.tables import tables_of
 from provision.formulations.pricing.rates import GroupPrices
 from provision.formulations.search.problem import Problem
 from provision.instances.read import read
+from provision.models.base.clock import Deadline
 from provision.models.base.errors import InputError, UnsupportedError
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.colocation import Colocation
@@ -104,6 +107,30 @@ def test_contents_run_and_nothing_is_worth_more_than_the_bound(seed, resources, 
     assert best <= found.most * (1 + 1e-9)
     if order <= 3:
         assert found.most <= best * (1 + 1e-5) + 2e-3
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10**6), resources=st.integers(1, 2), order=st.sampled_from([1.0, 2.0, 3.0, 40.0]))
+def test_every_set_that_can_share_a_gpu_is_listed_and_runs(seed, resources, order):
+    rng = np.random.default_rng(seed)
+    data = random_data(rng, resources, order)
+    instance = random_instance(rng, data)
+    groups = Problem(instance).groups
+    tables = tables_of(data, instance.shared_rule, [(one.models, one.slo_ms / 2, one.rate_rps) for one in groups])
+    copies = [len(one.members) for one in groups]
+    listed = feasible_sets(tables, copies, Deadline(60))
+    each = [at for at, many in enumerate(copies) for _ in range(many)]
+    possible = {chosen for size in range(1, len(each) + 1) for chosen in combinations(each, size)}
+    assert {one for one in possible if can_share(data, [groups[at] for at in one])} <= set(listed)
+    for one in listed:
+        runs = runs_of(tables, one)
+        if runs is None:  # feasible only within the limits of bounds, if at all
+            continue
+        assert sum(run.sm_share for run in runs) <= 1 + TOLERANCE
+        members = [Member(groups[at].models[run.model], run.batch, run.processes, run.sm_share)
+                   for at, run in zip(one, runs, strict=True)]
+        together = data.predict("whole", members)
+        assert all(keeps(data, groups[at], found) for at, found in zip(one, together, strict=True))
 
 
 def igniter_testbed(**changes):
