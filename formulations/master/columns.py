@@ -78,13 +78,13 @@ class RateColumns:
         self.master = RestrictedMaster(problem, demand=np.where(self.asked_rps > 0, 1.0, 0.0),
                                        at_least=self.least[self.asked_for], at_most=-self.most[self.counted])
 
-    def add(self, slice_type: int, listing: Listing | None) -> None:
-        """Add a list of patterns of a slice type; None adds nothing."""
+    def add(self, slice_type: int, listing: Listing | None, together: bool = True) -> None:
+        """Add a list of patterns of a slice type; None adds nothing. ``together`` is that of their oracle."""
         if listing is not None and len(listing.rps):
             self.listings.append((len(self.slice_type), listing))
             self.slice_type = np.append(self.slice_type, np.full(len(listing.rps), slice_type))
             self.fits = np.append(self.fits, np.ones(len(listing.rps), bool))
-            self.part = np.concatenate([self.part, self.parts(listing)])
+            self.part = np.concatenate([self.part, self.parts(listing, together)])
             self.number = np.concatenate([self.number, listing.number])
 
     def rated(self, at: int) -> RatedPattern:
@@ -92,10 +92,12 @@ class RateColumns:
         first, listing = max((one for one in self.listings if one[0] <= at), key=lambda one: one[0])
         return listing.rated(at - first)
 
-    def parts(self, listing: Listing) -> Floats:
-        """(patterns, groups) the fractions of the groups' rates that the patterns of a list carry, at most 1."""
+    def parts(self, listing: Listing, together: bool) -> Floats:
+        """(patterns, groups) the fractions of the groups' rates that the patterns of a list carry: at most 1, or at
+        most 1 for each replica unless ``together``.
+        """
         parts = np.divide(listing.rps, self.asked_rps, out=np.zeros(listing.rps.shape), where=self.asked_rps > 0)
-        return np.minimum(parts, 1.0, out=parts)
+        return np.minimum(parts, 1.0, out=parts) if together else parts
 
     def relaxed(self, counts: Sequence[int] | None = None) -> Relaxed | None:
         """The solution of the linear program over all known patterns; None if it has none.
@@ -126,9 +128,9 @@ class RateColumns:
             best = new[np.argsort(reduced[new], kind="stable")[: SCHEDULE.few]]
             taken = np.union1d(taken, best)
 
-    def worth(self, found: Relaxed, patterns: Listing) -> Floats:
+    def worth(self, found: Relaxed, patterns: Listing, together: bool) -> Floats:
         """(patterns,) the values of patterns at the prices of a linear program."""
-        return self.parts(patterns) @ (found.per_rps * self.asked_rps) + patterns.number @ found.bonus
+        return self.parts(patterns, together) @ (found.per_rps * self.asked_rps) + patterns.number @ found.bonus
 
     def best(self, found: Relaxed) -> Floats:
         """(slice types,) the highest value of a known pattern at the prices of a linear program."""

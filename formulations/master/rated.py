@@ -140,8 +140,8 @@ class RatedSearch:
                 prices = GroupPrices(at.per_rps, at.bonus, self.endless, self.endless)
                 found = oracle.price(prices, floor, self.effort)
                 best[slice_type] = max(best[slice_type], found.most)
-                better = np.flatnonzero(master.worth(at, found.patterns) > floor)
-                master.add(slice_type, found.patterns.only(better))
+                better = np.flatnonzero(master.worth(at, found.patterns, oracle.together) > floor)
+                master.add(slice_type, found.patterns.only(better), oracle.together)
         full = [float((pool.partitions @ best).max()) for pool in self.problem.pools]
         self.proof.add_prices(at.asked, full)
         over = max(one * self.problem.dearest / pool.worth
