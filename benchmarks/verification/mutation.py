@@ -62,7 +62,7 @@ TARGETS = {
         ("tests/models/traffic/test_queueing.py", "tests/models/traffic/test_rules.py"),
     ),
     "bounds": Target(
-        ("formulations/pricing/replica_sets.py", "formulations/search/regrouping.py"),
+        ("formulations/pricing/replica_sets.py", "formulations/search/problem.py"),
         ("tests/formulations/pricing/test_replica_sets.py", "tests/formulations/search/test_regrouping.py"),
     ),
     "applier": Target(

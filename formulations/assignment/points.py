@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.linear.description import Description
-from provision.formulations.pricing.listing import undominated
 from provision.formulations.pricing.mps.laws import slowed_ms
 from provision.formulations.pricing.mps.rate_points import RatePoints, rate_points
 from provision.formulations.pricing.oracle import Running, replica_of
+from provision.formulations.pricing.rates import undominated
 from provision.formulations.search.problem import Problem
 from provision.models.base.arrays import Floats, Ints, Records
 from provision.models.base.tolerances import TOLERANCE

@@ -16,12 +16,11 @@ from scipy.sparse import csr_array
 
 from provision.formulations.assignment.points import Points, points_of
 from provision.formulations.linear.highs import Rows, solve_linear
-from provision.formulations.pricing.listing import TooManyError, undominated
 from provision.formulations.pricing.mps.kernels import feasible_sets
 from provision.formulations.pricing.mps.tables import tables_of
 from provision.formulations.pricing.oracle import Running, replica_of
 from provision.formulations.pricing.rate_oracles import rate_oracle
-from provision.formulations.pricing.rates import GENEROUS, Listing
+from provision.formulations.pricing.rates import GENEROUS, Listing, TooManyError, undominated
 from provision.formulations.search.assemble import routed
 from provision.formulations.search.problem import Problem, Shareable, groups_of
 from provision.formulations.search.segments import Segments

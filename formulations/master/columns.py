@@ -19,8 +19,7 @@ import numpy as np
 from provision.formulations.linear.highs import IntegerSolution
 from provision.formulations.linear.restricted import Columns, RestrictedMaster
 from provision.formulations.master.schedule import SCHEDULE
-from provision.formulations.pricing.listing import undominated
-from provision.formulations.pricing.rates import Listing, RatedPattern
+from provision.formulations.pricing.rates import Listing, RatedPattern, undominated
 from provision.formulations.search.problem import Problem
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import MISSING, SOLVER

@@ -21,9 +21,8 @@ from provision.formulations.master.columns import RateColumns, Relaxed
 from provision.formulations.master.exchange import drawn_slots, exchanged
 from provision.formulations.master.plans import Judge, rated_plan
 from provision.formulations.master.schedule import SCHEDULE
-from provision.formulations.pricing.listing import TooManyError
 from provision.formulations.pricing.rate_oracles import rates_of
-from provision.formulations.pricing.rates import MOST_NAMED, GroupPrices, RateOracle
+from provision.formulations.pricing.rates import MOST_NAMED, GroupPrices, RateOracle, TooManyError
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.type_counts import TypeCounts
 from provision.models.base.arrays import Ints

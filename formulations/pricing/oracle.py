@@ -12,8 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.search.problem import Problem, Shareable
-from provision.formulations.search.roles import Role
+from provision.formulations.search.problem import Problem, Role, Shareable
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Replica
 from provision.models.problem.instance import Instance

@@ -11,7 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.formulations.pricing.oracle import Running
+from provision.formulations.pricing.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints
+from provision.models.base.clock import NEVER, Deadline
 from provision.models.base.tolerances import FORGIVEN
 
 GENEROUS = 1 + FORGIVEN
@@ -23,6 +25,10 @@ pricing is quick for.
 
 NEAR = 1e-5
 """A bound on values that exceeds a floor by at most this fraction counts as the floor, since bounds are rounded up."""
+
+
+DIGITS = 12
+"""Rows are compared after rounding to this number of decimal places."""
 
 
 class Member(NamedTuple):
@@ -157,3 +163,39 @@ class RateOracle:
             0 for the quickest search; higher numbers search longer.
         """
         raise NotImplementedError
+
+
+class TooManyError(Exception):
+    """Raised when there are more undominated rows than a list may have, or no time is left to find them."""
+
+
+def undominated(features: Floats, most: int = SCHEDULE.kept, until: Deadline = NEVER) -> Ints:
+    """The indices of the rows that no other row equals or exceeds in every column. Of equal rows one is returned.
+
+    Rows are rounded to DIGITS and compared in blocks, large sums first: these dominate most others, and soon show
+    whether too many are undominated.
+
+    Raises
+    ------
+    TooManyError
+        When there are more than ``most`` such rows, or the deadline ``until`` comes first.
+    """
+    rounded = np.round(features, DIGITS)
+    order = np.argsort(-rounded.sum(axis=1), kind="stable")
+    chosen: list[np.int64] = []
+    begin, size = 0, SCHEDULE.block
+    while begin < len(order):
+        left = order[begin : begin + size]
+        columns, open_, at = np.ascontiguousarray(rounded[left].T), np.ones(len(left), bool), 0
+        while open_.any():
+            if at == len(chosen):
+                if at == most or until.over:
+                    raise TooManyError
+                chosen.append(left[int(open_.argmax())])
+            open_ &= (columns > rounded[chosen[at], :, None]).any(axis=0)
+            at += 1
+            if open_.sum() < SCHEDULE.sparse * len(open_):
+                left, columns = left[open_], columns[:, open_]
+                open_ = np.ones(len(left), bool)
+        begin, size = begin + size, 2 * size
+    return np.array(chosen, int)

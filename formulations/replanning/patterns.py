@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.formulations.assignment.slots import SlicePattern, alone, parts_of, shared_files
-from provision.formulations.pricing.listing import TooManyError, undominated
 from provision.formulations.pricing.mps.kernels import feasible_sets, runs_of
 from provision.formulations.pricing.mps.tables import PointTables, tables_of
 from provision.formulations.pricing.oracle import Running, replica_of
+from provision.formulations.pricing.rates import TooManyError, undominated
 from provision.formulations.pricing.temporal.listing import listing
 from provision.formulations.replanning.running import Going, Key, key_of
 from provision.formulations.search.problem import Problem, groups_of

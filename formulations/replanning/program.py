@@ -25,7 +25,7 @@ import numpy as np
 from provision.formulations.assignment.slots import Held, SlicePattern, parts_of, plan_of
 from provision.formulations.linear.description import Description, Terms
 from provision.formulations.linear.highs import IntegerSolution, solve_integer
-from provision.formulations.pricing.listing import TooManyError
+from provision.formulations.pricing.rates import TooManyError
 from provision.formulations.replanning.patterns import Options, options_of
 from provision.formulations.replanning.running import (
     GIVEN_BACK,

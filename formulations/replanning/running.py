@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from provision.formulations.pricing.listing import TooManyError
+from provision.formulations.pricing.rates import TooManyError
 from provision.formulations.search.segments import Segments
 from provision.models.base.errors import InputError
 from provision.models.hardware.geometry import geometry

@@ -4,7 +4,7 @@ It is built once from an instance. Prices are whole multiples of a common ``unit
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.search.fleet import Partitions, Pool, pools_of, prices_of
-from provision.formulations.search.roles import Role, hardest_first, least_replicas, split_rates
 from provision.formulations.search.segments import Segments, best_segments
 from provision.models.base.tolerances import DUST, FORGIVEN
 from provision.models.performance.catalogue import PerformanceFile
@@ -28,6 +27,26 @@ ENDLESS = 10**6
 
 IDLE_RPS = 1e-6
 """Requests/s that a workload without requests is planned for, so that it keeps a replica."""
+STEP = 1.08
+"""The ratio between successive rates."""
+
+
+class Role(NamedTuple):
+    """The task of a replica on a shared slice: to serve a workload with these models and this SLO, at a rate.
+
+    A replica may have the role if it can carry ``rate_rps`` requests/s. It has the role in bounds if its rate is at
+    least ``rate_rps`` and below ``upto_rps``. A plan credits the role with ``rate_rps``, a bound with ``upto_rps``.
+    """
+
+    models: tuple[str, ...]
+    slo_ms: float
+    rate_rps: float
+    upto_rps: float
+
+    @property
+    def workload_class(self) -> tuple[tuple[str, ...], float]:
+        """Models and SLO (ms). Workloads of one class can take each other's places at equal rates."""
+        return self.models, self.slo_ms
 
 
 class Group(NamedTuple):
@@ -257,3 +276,75 @@ def _shareable(instance: Instance, segments: Segments, pools: Sequence[Pool]) ->
         files = instance.sharing_files(entry.gpu) if entry.mps else ()
         found += [Shareable(slice_type, data) for slice_type in pool.slice_types for data in files]
     return found
+
+
+def hardest_first(role: Role) -> tuple[tuple[str, ...], float, float]:
+    """Sort key for roles: harder ones come first, so that a role can never serve a role before it."""
+    return role.models, role.slo_ms, -role.rate_rps
+
+
+def split_rates(rates_rps: Iterable[float], least_rps: float, most_rps: float) -> list[float]:
+    """The rates, in requests/s and ascending, for which roles are made if workloads may be split.
+
+    Every planned rate is among them, so that a workload can be served whole by one replica. The rate that the smallest
+    replica carries is among them too, so that small replicas are not credited with more than that.
+
+    Parameters
+    ----------
+    rates_rps
+        The planned rates of the workloads of one class, in requests/s.
+    least_rps, most_rps
+        What one replica of the class carries on the smallest part of a slice, and the most it carries on any slice, in
+        requests/s.
+    """
+    whole = sorted({rate for rate in rates_rps if rate > 0})
+    if not whole:
+        return []
+    parts = {min(rate, most_rps) for rate in whole} | {rate / least_replicas(rate, most_rps) for rate in whole}
+    low, top = min(least_rps, whole[0]), max(parts)
+    parts |= {low * STEP**at for at in range(math.floor(math.log(top / low) / math.log(STEP)) + 1)}
+    return sorted(part for part in parts if part <= most_rps)
+
+
+def least_replicas(rate_rps: float, most_rps: float) -> int:
+    """The least number of replicas that carry a rate if each carries at most ``most_rps``."""
+    return max(1, math.ceil(rate_rps / most_rps * (1 - DUST)))
+
+
+def in_parts(problem: Problem) -> list[Group]:
+    """Divide the workloads of groups into parts, and return groups of parts with one replica each.
+
+    A workload that is divided into n parts is n members of its group. Workloads of which a GPU may carry only a part
+    stay as they are: nothing would keep their parts on different GPUs.
+    """
+    most_rps, found = _part_rps(problem), list[Group]()
+    for group in problem.groups:
+        if group.cap_rps < group.rate_rps:
+            found.append(group)
+            continue
+        for member in group.members:
+            needed = math.ceil(group.rate_rps / most_rps[member] * (1 - DUST)) if most_rps[member] > 0 else 1
+            pieces = int(min(max(needed, group.least, 1), group.most))
+            found.append(group._replace(rate_rps=group.rate_rps / pieces, least=1, most=1, members=(member,) * pieces))
+    alike: dict[Group, list[int]] = {}
+    for group in found:
+        alike.setdefault(group._replace(members=()), []).extend(group.members)
+    return [group._replace(members=tuple(members)) for group, members in alike.items()]
+
+
+def _part_rps(problem: Problem) -> NDArray[np.float64]:
+    """(workloads,), the rate (requests/s) up to which one replica alone on a slice carries a workload; 0 if none does.
+
+    If max_replicas is set, it is the rate on the fastest slice type. Otherwise it is the rate on the slice type with
+    the least price per request/s, if possible among GPUs without a limited count.
+    """
+    instance, segments = problem.instance, problem.segments
+    if not segments.slice_types:
+        return np.zeros(len(instance.workloads))
+    rps, entries = segments.throughput_rps, [instance.fleet[slice_type.entry] for slice_type in segments.slice_types]
+    price = np.array([objective_of(instance).weight(entry) for entry in entries])
+    cost = np.divide(price, rps, out=np.full_like(rps, np.inf), where=rps > 0)
+    endless = np.where([entry.count is None for entry in entries], cost, np.inf)
+    chosen = np.where(np.isfinite(endless).any(axis=1), endless.argmin(axis=1), cost.argmin(axis=1))
+    free = [one.max_replicas is None for one in instance.workloads]
+    return np.where(free, rps[np.arange(len(rps)), chosen], rps.max(axis=1))

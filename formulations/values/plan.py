@@ -1,6 +1,6 @@
 """Plans for many workloads under interference: whole numbers of patterns, whose places the workloads get.
 
-Every workload is divided into parts with one replica each (`search.regrouping`). A place is where one replica of a
+Every workload is divided into parts with one replica each (`search.problem`). A place is where one replica of a
 pattern runs. The linear program (`program`) tells how often each pattern is used so that every part has a place. The
 whole parts of these numbers are fixed, and an integer program chooses the rest. If it takes too long, the numbers with
 the largest fractions are rounded up and fixed, and the linear program is solved again for the rest (diving; Sadykov et
@@ -19,12 +19,11 @@ import numpy as np
 
 from provision.formulations.pricing.mps.kernels import NONE
 from provision.formulations.pricing.mps.offers import padded
-from provision.formulations.pricing.mps.rate_lists import small_patterns
+from provision.formulations.pricing.mps.rate_points import small_patterns
 from provision.formulations.pricing.mps.tables import running_at
 from provision.formulations.pricing.oracle import replica_of
 from provision.formulations.pricing.schedule import SCHEDULE as PRICING
-from provision.formulations.search.problem import Group, Problem
-from provision.formulations.search.regrouping import in_parts
+from provision.formulations.search.problem import Group, Problem, in_parts
 from provision.formulations.values.classes import WorkloadClass, bins, classes_of
 from provision.formulations.values.nodes import ValueNodes
 from provision.formulations.values.patterns import Patterns

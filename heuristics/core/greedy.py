@@ -20,8 +20,7 @@ import numpy as np
 from provision.formulations.search.assemble import Layout, assemble
 from provision.formulations.search.feasibility import late, proved_infeasible
 from provision.formulations.search.fleet import partitions_of
-from provision.formulations.search.problem import Group, Problem
-from provision.formulations.search.regrouping import in_parts
+from provision.formulations.search.problem import Group, Problem, in_parts
 from provision.formulations.search.segments import Segments, best_segments
 from provision.heuristics.core.mixing import mixed
 from provision.heuristics.core.schedule import SCHEDULE

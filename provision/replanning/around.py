@@ -136,7 +136,7 @@ class _Around:
         """The plan dealt to nodes, if possible so that GPUs stay where those that run now are like them. If there is no
         time to deal it, a plan that is on nodes stays as it is.
         """
-        from provision.solving.placing.deal import deal  # CP-SAT loads slowly
+        from provision.placing.deal import deal  # CP-SAT loads slowly
 
         bare = [gpu.model_copy(update={"node": None}) for gpu in plan.gpus]
         stay = list(bare)

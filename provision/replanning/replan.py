@@ -23,7 +23,7 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.method import needs
 from provision.models.problem.objective import objective_of
 from provision.replanning.around import replan_around, with_spares
-from provision.solving.memory import check_size
+from provision.solving.notes import check_size
 from provision.solving.solve import check_time_limit, solve
 from provision.verification.deployment import capacity_rps
 from provision.verification.verify import verify

@@ -30,7 +30,7 @@ def run(instance: Instance, search: Search) -> Outcome:
     """
     slack = wants_slack(instance, search)  # refuses a wrong parameter before anything else
     if instance.places is not None:
-        from provision.solving.placing.placed import placed  # CP-SAT loads slowly
+        from provision.solving.placed import placed  # CP-SAT loads slowly
 
         return placed(instance, search, run)
     if instance.policy.survive:

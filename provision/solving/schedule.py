@@ -85,7 +85,7 @@ class DetourSchedule:
         Even replicas (`provision.solving.policies`): the most choices of numbers of replicas, where more prove larger
         instances and cost a plan each; and the most replicas of a choice: larger instances take too long for a turn.
     spreads
-        Survival of GPUs (`provision.solving.policies`) and of places (`provision.solving.placing.placed`): over how
+        Survival of GPUs (`provision.solving.policies`) and of places (`provision.solving.placed`): over how
         many numbers of them rates are spread, each of which takes time from the others.
     deal_s
         The most seconds of one dealing of GPUs to nodes. With more of them a dealing of many GPUs is found more often,

@@ -26,9 +26,8 @@ from provision.models.problem.objective import objective_of
 from provision.models.problem.search import SIGNALS, Incumbent, Outcome, Search, Status, stoppable
 from provision.models.problem.stages import refuse_unequal_rates
 from provision.models.traffic.queue_tables import Limited, limited
-from provision.solving.memory import check_size
 from provision.solving.methods import method as find_method
-from provision.solving.notes import notes_of
+from provision.solving.notes import check_size, notes_of
 from provision.solving.repair import mended, notes, repaired, replaced, rerated, within_memory
 from provision.solving.replayed import refuted, replay_of, reports_of, too_many, unsure
 from provision.solving.schedule import SOLVE

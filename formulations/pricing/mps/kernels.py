@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from provision.formulations.pricing.listing import TooManyError
 from provision.formulations.pricing.mps.tables import PointTables, running_at
 from provision.formulations.pricing.oracle import Running
+from provision.formulations.pricing.rates import TooManyError
 from provision.formulations.pricing.schedule import SCHEDULE
 from provision.models.base.arrays import Ints, Record, Records
 from provision.models.base.clock import Deadline

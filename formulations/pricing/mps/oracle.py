@@ -11,8 +11,7 @@ import numpy as np
 from provision.formulations.pricing.mps.kernels import NONE, feasible_sets, runs_of
 from provision.formulations.pricing.mps.offers import RISE, PlaceValues, choices_of, padded
 from provision.formulations.pricing.mps.pricing import best_patterns
-from provision.formulations.pricing.mps.rate_lists import small_patterns
-from provision.formulations.pricing.mps.rate_points import MOST_RPS, rate_points, together_rps
+from provision.formulations.pricing.mps.rate_points import MOST_RPS, rate_points, small_patterns, together_rps
 from provision.formulations.pricing.mps.tables import Demand, least_units, running_at, tables_of
 from provision.formulations.pricing.oracle import WayOfSharing
 from provision.formulations.pricing.rates import (
@@ -26,8 +25,7 @@ from provision.formulations.pricing.rates import (
 )
 from provision.formulations.pricing.schedule import SCHEDULE
 from provision.formulations.pricing.settings import Setting, role_ways
-from provision.formulations.search.problem import Group, Problem, Shareable
-from provision.formulations.search.roles import Role
+from provision.formulations.search.problem import Group, Problem, Role, Shareable
 from provision.formulations.search.segments import SliceType
 from provision.models.base.arrays import Ints
 from provision.models.base.clock import Deadline

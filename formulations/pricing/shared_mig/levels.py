@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.pricing.shared_mig.schedule import SCHEDULE
+from provision.formulations.pricing.schedule import NETWORKS
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.closed_network import ClosedNetwork, work_ms_array
@@ -37,8 +37,8 @@ class Level(NamedTuple):
 
 ANY_NUMBER = 10**6
 """More processes than any slice has."""
-_ENDS = (*SCHEDULE.bounded_uses, 1 - 1 / (SCHEDULE.most_processes + 1), 1.0)
-BOUNDED = [*(Level(number, number, number, 1.0) for number in range(2, SCHEDULE.most_processes + 1)),
+_ENDS = (*NETWORKS.bounded_uses, 1 - 1 / (NETWORKS.most_processes + 1), 1.0)
+BOUNDED = [*(Level(number, number, number, 1.0) for number in range(2, NETWORKS.most_processes + 1)),
            *(Level(1 / (1 - low), 2, ANY_NUMBER, high) for low, high in pairwise(_ENDS))]
 """Levels for bounds, which cover all ways to share a slice: one for each number of processes that plans have, and one
 for each interval of utilisation, with any number of processes.
@@ -58,11 +58,11 @@ def planned_levels(clients: int, random_arrivals: bool) -> list[Level]:
     """Levels for plans on a slice with ``clients`` MPS clients. On a slice within the limits of a level, batches slow
     down by no more than the factor of the level.
     """
-    last = min(clients, SCHEDULE.most_processes)
+    last = min(clients, NETWORKS.most_processes)
     found = []
-    for most in (*(number for number in SCHEDULE.planned_processes if number < last), last):
+    for most in (*(number for number in NETWORKS.planned_processes if number < last), last):
         if not random_arrivals:
-            found += [Level(1 / (1 - use), most, most, use) for use in SCHEDULE.planned_uses if 1 / (1 - use) < most]
+            found += [Level(1 / (1 - use), most, most, use) for use in NETWORKS.planned_uses if 1 / (1 - use) < most]
         found.append(Level(most, most, most, np.inf))
     return found
 

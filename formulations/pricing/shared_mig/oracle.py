@@ -22,10 +22,10 @@ from provision.formulations.pricing.rates import (
     RateOracle,
     listing_of,
 )
+from provision.formulations.pricing.schedule import NETWORKS
 from provision.formulations.pricing.shared_mig.levels import BOUNDED, NOBODY, bounded_rates
 from provision.formulations.pricing.shared_mig.rate_options import rate_options
 from provision.formulations.pricing.shared_mig.rate_search import search
-from provision.formulations.pricing.shared_mig.schedule import SCHEDULE
 from provision.formulations.pricing.shared_mig.settings import network_settings
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import SliceType
@@ -45,7 +45,7 @@ def network_rates(problem: Problem, slice_type: SliceType, data: FittedNetworks,
     if (not known or slice_type.profile not in data.profiles or not entry.mps
             or entry.type.slice_mps_clients(slice_type.profile) < 2):
         return None
-    searched = problem.fills or (random_arrivals and len(problem.groups) <= SCHEDULE.searched)
+    searched = problem.fills or (random_arrivals and len(problem.groups) <= NETWORKS.searched)
     return (NetworkPatterns if searched else NetworkBounds)(problem, slice_type, data)
 
 
@@ -58,7 +58,7 @@ class NetworkPatterns(RateOracle):
         The Problem, the slice type and the networks.
     """
 
-    hardest = SCHEDULE.hardest
+    hardest = NETWORKS.hardest
 
     def __init__(self, problem: Problem, slice_type: SliceType, data: FittedNetworks) -> None:
         self.problem, self.rule = problem, problem.instance.shared_rule
@@ -71,7 +71,7 @@ class NetworkPatterns(RateOracle):
         if self.problem.fills:
             options = options._replace(most_rps=prices.cap_rps, total_rps=prices.cap_rps)
         prices = prices._replace(cap_rps=options.total_rps)
-        members, most = search(options, prices, max(floor, 0.0), SCHEDULE.nodes * SCHEDULE.more**effort)
+        members, most = search(options, prices, max(floor, 0.0), NETWORKS.nodes * NETWORKS.more**effort)
         rated = self._rated(members) if len(members) else None
         found = [] if rated is None or min(rated.rps) <= 0 else [rated]
         return PricedRates(most * GENEROUS, listing_of(found, len(prices.per_rps)))

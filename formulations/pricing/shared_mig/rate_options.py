@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from provision.formulations.pricing.rates import GENEROUS
+from provision.formulations.pricing.schedule import NETWORKS
 from provision.formulations.pricing.shared_mig.levels import longest_work_ms
-from provision.formulations.pricing.shared_mig.schedule import SCHEDULE
 from provision.formulations.search.problem import Group
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import MISSING
@@ -138,5 +138,5 @@ def _cells(hold_ms: Floats, last_ms: Floats, random_arrivals: bool) -> Floats:
     """
     if not random_arrivals:
         return np.column_stack([hold_ms, 2 * hold_ms[:, -1]]) * (1 - 2 * ASIDE)
-    step = np.log(last_ms / hold_ms[:, 0]) / SCHEDULE.cells + np.finfo(float).eps
-    return hold_ms[:, [0]] * np.exp(step[:, None] * np.arange(SCHEDULE.cells + 1))
+    step = np.log(last_ms / hold_ms[:, 0]) / NETWORKS.cells + np.finfo(float).eps
+    return hold_ms[:, [0]] * np.exp(step[:, None] * np.arange(NETWORKS.cells + 1))

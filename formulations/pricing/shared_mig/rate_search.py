@@ -13,12 +13,12 @@ that are too short make the knapsack loose.
 import numpy as np
 
 from provision.formulations.pricing.rates import GroupPrices
+from provision.formulations.pricing.schedule import NETWORKS
 from provision.formulations.pricing.shared_mig.rate_options import ASIDE, RateOptions
-from provision.formulations.pricing.shared_mig.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.compiled import compiled, inner
 
-MOST_STEPS, PARTS = SCHEDULE.steps, SCHEDULE.parts
+MOST_STEPS, PARTS = NETWORKS.steps, NETWORKS.parts
 """Numbers that kernels read as constants."""
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from provision.formulations.pricing.oracle import Running
+from provision.formulations.pricing.schedule import NETWORKS
 from provision.formulations.pricing.settings import UNLIMITED, Setting, Way
 from provision.formulations.pricing.shared_mig.levels import (
     Level,
@@ -17,7 +18,6 @@ from provision.formulations.pricing.shared_mig.levels import (
     longest_work_ms,
     planned_levels,
 )
-from provision.formulations.pricing.shared_mig.schedule import SCHEDULE
 from provision.formulations.search.problem import Group, Problem, Shareable
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.clock import Deadline
@@ -79,7 +79,7 @@ def _ways(problem: Problem, shared: Shareable, data: FittedNetworks, levels: Seq
         network = data.models[name].coefficients
         sizes = np.array([size for size in data.batches if size <= network.max_batch], np.int64)
         most = min(network.max_processes, gpu.slice_mps_clients(profile))
-        for block in (of_model[first: first + SCHEDULE.block] for first in range(0, len(of_model), SCHEDULE.block)):
+        for block in (of_model[first: first + NETWORKS.block] for first in range(0, len(of_model), NETWORKS.block)):
             groups = [problem.groups[at] for at in block]
             for at, several in zip(block, rate_ranges(instance, groups, network, sizes, gpu.slice_compute(profile),
                                                       levels, most if counted else 1), strict=True):
@@ -130,7 +130,7 @@ def _least_busy(fits: Bools, busy: Floats) -> list[list[int]]:
     best = np.where(fits, busy, np.inf).argmin(axis=1)
     smaller = fits & (np.arange(len(busy)) <= best[:, None])
     after = smaller[:, ::-1].cumsum(axis=1)[:, ::-1] - 1  # how many larger ones are among them
-    chosen = smaller & (after % 2 == 0) & (after < 2 * SCHEDULE.choices)
+    chosen = smaller & (after % 2 == 0) & (after < 2 * NETWORKS.choices)
     return [np.flatnonzero(row)[::-1].tolist() for row in chosen]
 
 

@@ -13,9 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.pricing.listing import TooManyError, undominated
 from provision.formulations.pricing.oracle import Running
-from provision.formulations.pricing.rates import Listing, Member, RatedPattern, RateOracle
+from provision.formulations.pricing.rates import Listing, Member, RatedPattern, RateOracle, TooManyError, undominated
 from provision.formulations.pricing.schedule import SCHEDULE
 from provision.formulations.pricing.temporal.tables import ALONE, TurnTables
 from provision.formulations.search.problem import Problem

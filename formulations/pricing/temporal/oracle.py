@@ -17,11 +17,10 @@ import numpy as np
 
 from provision.formulations.pricing.oracle import Pattern, Priced, Running, WayOfSharing
 from provision.formulations.pricing.schedule import SCHEDULE
-from provision.formulations.pricing.temporal.knapsacks import best_levels, roles_at
-from provision.formulations.pricing.temporal.levels import Side, sides_of
+from provision.formulations.pricing.temporal.levels import Side, best_levels, roles_at, sides_of
 from provision.formulations.pricing.temporal.listing import turns_patterns
 from provision.formulations.pricing.temporal.tables import ALONE, Part, TurnTables
-from provision.formulations.search.roles import Role
+from provision.formulations.search.problem import Role
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import SINGLE
 from provision.models.hardware.gpu import WHOLE

@@ -12,7 +12,7 @@ from provision.formulations.pricing.mps.pricing import Effort, best_patterns
 from provision.formulations.pricing.mps.rate_points import together_rps
 from provision.formulations.pricing.mps.sets import demands_of
 from provision.formulations.pricing.mps.tables import tables_of
-from provision.formulations.search.roles import Role
+from provision.formulations.search.problem import Role
 from provision.formulations.values.bound import ValueBound
 from provision.formulations.values.classes import classes_of
 from provision.models.base.tolerances import FORGIVEN

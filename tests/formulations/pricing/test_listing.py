@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import provision
 from provision.formulations.assignment.slots import slots_of
 from provision.formulations.pricing import listing
-from provision.formulations.pricing.listing import TooManyError, undominated
 from provision.formulations.pricing.rate_oracles import rates_of
+from provision.formulations.pricing.rates import TooManyError, undominated
 from provision.formulations.search.problem import Problem
 from provision.models.base.clock import NEVER, Deadline
 from provision.solving.methods import method

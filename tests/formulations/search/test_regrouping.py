@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import provision
-from provision.formulations.search.problem import Problem
-from provision.formulations.search.regrouping import in_parts
+from provision.formulations.search.problem import Problem, in_parts
 from provision.instances.generators.families import generate
 from provision.models.problem.workload import FleetEntry
 

@@ -5,7 +5,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provision.formulations.search.roles import Role, hardest_first, least_replicas, split_rates
+from provision.formulations.search.problem import Role, hardest_first, least_replicas, split_rates
 
 ROLES = st.lists(
     st.builds(lambda model, slo, rate: Role((model,), float(slo), float(rate), float(rate)),

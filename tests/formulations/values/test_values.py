@@ -13,11 +13,9 @@ import provision
 from provision.formulations.pricing.mps.kernels import NONE
 from provision.formulations.pricing.mps.offers import place_values
 from provision.formulations.pricing.mps.pricing import best_patterns
-from provision.formulations.pricing.mps.rate_lists import small_patterns
-from provision.formulations.pricing.mps.rate_points import together_rps
+from provision.formulations.pricing.mps.rate_points import small_patterns, together_rps
 from provision.formulations.pricing.schedule import Effort
-from provision.formulations.search.problem import Problem
-from provision.formulations.search.regrouping import in_parts
+from provision.formulations.search.problem import Problem, in_parts
 from provision.formulations.values import bound as values_bound
 from provision.formulations.values import plan as values_plan
 from provision.formulations.values.bound import ValueBound, value_bound

@@ -19,8 +19,8 @@ from provision.models.plans.plan import Plan, PlannedGpu
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Progress, Search
+from provision.placing.deal import deal
 from provision.solving.detour import QUICK, Other, by_others, routed, with_spare_part
-from provision.solving.placing.deal import deal
 from provision.solving.schedule import DETOURS
 from provision.solving.steps import Step, one_gpu, valid_for
 

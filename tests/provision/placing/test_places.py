@@ -12,7 +12,7 @@ from provision.cli import main
 from provision.instances.read import write
 from provision.models.plans.disturbance import disturbance
 from provision.models.plans.plan import Slice
-from provision.solving.placing.deal import deal
+from provision.placing.deal import deal
 from provision.verification.deployment import misplaced
 from provision.verification.second import second_opinion
 from provision.verification.verify import verify
