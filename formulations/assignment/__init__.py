@@ -1,3 +1,1 @@
-"""Exact models of small instances with explicit GPUs, slots and resource units. They check the results of other
-methods.
-"""
+"""Exact models of small instances with explicit GPUs, slots and resource units, which check other methods."""

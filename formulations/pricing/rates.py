@@ -25,8 +25,6 @@ pricing is quick for.
 
 NEAR = 1e-5
 """A bound on values that exceeds a floor by at most this fraction counts as the floor, since bounds are rounded up."""
-
-
 DIGITS = 12
 """Rows are compared after rounding to this number of decimal places."""
 

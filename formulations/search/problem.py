@@ -23,8 +23,6 @@ FULL = 1 - DUST
 """Plans use a replica up to this fraction of its highest rate; the rest leaves room for rounding."""
 ENDLESS = 10**6
 """A number of replicas that stands for no limit."""
-
-
 IDLE_RPS = 1e-6
 """Requests/s that a workload without requests is planned for, so that it keeps a replica."""
 STEP = 1.08
@@ -105,7 +103,7 @@ class Problem:
 
     def __init__(self, instance: Instance, groups: Sequence[Group] | None = None, relaxed_problem: bool = False
                  ) -> None:
-        self.instance, self.relaxed_problem = instance, relaxed_problem
+        self.instance = instance
         self.segments: Segments = best_segments(instance)
         self.groups = tuple(groups if groups is not None else groups_of(instance))
         choose = np.max if relaxed_problem else np.min

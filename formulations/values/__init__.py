@@ -1,2 +1,1 @@
-"""Prices of replicas as functions of the rate that they carry: bounds for any number of workloads, plans for very many.
-"""
+"""Prices of replicas as functions of the rate that they carry: bounds and plans for many workloads."""

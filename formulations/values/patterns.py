@@ -76,14 +76,13 @@ class Patterns:
         self.rps = np.concatenate([self.rps, together_rps(points, members) * self.part])
 
     def price(self, file: int, values: PlaceValues, price: float, effort: Effort, best: int,
-              most: int = SCHEDULE.together) -> tuple[float, float]:
+              most: int = SCHEDULE.together) -> float:
         """Add up to ``best`` patterns of a performance file that are worth more than the ``price`` of their slice.
-        Return an upper bound on the values of all patterns with at most ``most`` replicas, which may be about the
-        price, and the highest value found.
+        Return an upper bound on the values of all patterns with at most ``most`` replicas; it may be about the price.
         """
         points = self.points[file]
         members, worth, bound = best_patterns(
             points._replace(most=min(most, points.most)), self.choices[file],
             values._replace(value=values.value * UNITS, beside=values.beside * UNITS), int(price * UNITS), effort)
         self.add(file, members[np.argsort(-worth, kind="stable")[:best]])
-        return bound / UNITS, worth.max(initial=0.0) / UNITS
+        return bound / UNITS

@@ -172,7 +172,7 @@ def plan_of_parts(instance: Instance, until: Deadline, value: float | None = Non
     would not be better than a plan of the given ``value`` of the objective.
     """
     problem = Problem(instance)
-    groups = [group for group in in_parts(problem) if group.most == 1 and math.isinf(group.cap_rps)]
+    groups = [one for one in in_parts(problem) if one.most == 1 and math.isinf(one.cap_rps) and one.rate_rps > 0]
     if not groups:
         return []
     found = PartsPlan(instance, groups, math.inf if value is None else round(value / problem.unit))

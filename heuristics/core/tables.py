@@ -28,8 +28,6 @@ NONE = -1
 """Stands for no index in arrays of indices."""
 MARGIN = 1 - TOLERANCE
 """The part of their capacity for which segments are planned; the rest leaves room for rounding."""
-
-
 SETTING = np.dtype([
     ("slice_type", np.int64),
     ("use", np.float64),        # the utilisation that it allows

@@ -1,1 +1,1 @@
-"""Deals the GPUs of plans to nodes, and plans instances with ``places``."""
+"""Deals the GPUs of plans to nodes."""

@@ -98,7 +98,7 @@ def by_others(
         bounds = [bound for bound in possible if bound is not None]
         if none and bounds and len(bounds) == len(possible):
             progress.prove(min(bounds, key=objective_of(progress.instance).loss))
-        if progress.proved:
+        if progress.enough:
             break
     return progress.outcome("completed" if progress.search.left_s > 0 else "time_limit", plain.known.reason or why())
 

@@ -39,11 +39,14 @@ TOO_SMALL = "the fleet has too few GPUs; allow more, or ask for lower rates or f
 
 def solve(instance: Instance, search: Search) -> Outcome:
     """Plan an instance by the master program, after the steps that are quicker where they apply."""
+    progress = Progress(instance, search)
     for step in _first_steps(instance, search.start is not None):
         found = step(instance, search)
         if found.status in ("optimal", "infeasible"):
             return found
-        search = replace(search, start=found.plan, bound=search.bound if found.bound is None else found.bound)
+        progress.offer(found.plan)
+        progress.prove(found.bound)
+        search = replace(search, start=progress.plan, bound=progress.bound)
     if values.applies(instance):
         return values.solve(instance, search)
     return master.solve(instance, search, solve, lns.walking if needs(instance) <= lns.METHODS[0].features else None)

@@ -39,7 +39,7 @@ def placed(instance: Instance, search: Search, run: Step) -> Outcome:
 
     def dealt(plan: Plan) -> Plan:
         """The plan dealt to nodes; undealt if that is impossible."""
-        found, reason = deal(instance, plan, min(DETOURS.deal_s, search.left_s))
+        found, reason = deal(instance, plan, min(DETOURS.deal_s, max(search.left_s, DETOURS.least_deal_s)))
         if found is None:
             reasons.append(reason)
         return found or plan
@@ -106,7 +106,10 @@ def _in_groups(several: Sequence[Other], places: Places, search: Search) -> Iter
     their own.
     """
     groups = _groups([one.name for one in several[0].instance.workloads], places)
+    until = search.within(DETOURS.quick_s)
     for other in several if len(groups) > 1 else ():
+        if until.over:
+            return
         left, gpus = other.instance, list[PlannedGpu]()
         for names in groups:
             few = left.replace(workloads=[one for one in left.workloads if one.name in names], workflows=())

@@ -60,7 +60,8 @@ def even_replicas(instance: Instance, search: Search, run: Step) -> Outcome:
     plain = instance.with_policy(even_replicas=False)
     options = _options(instance, QUICK(plain, search.apart()).plan)
     choices = [Other(split(plain, numbers), lambda plan: dealt_evenly(instance, whole(plan)))
-               for numbers in cheapest(options, DETOURS.numbers) if sum(numbers) <= DETOURS.replicas]
+               for numbers in (cheapest(options, DETOURS.numbers) if len(options) <= DETOURS.replicas else ())
+               if sum(numbers) <= DETOURS.replicas]
     every = 0 < len(choices) == math.prod(map(len, options)) and needs(plain) <= ALONE
     return by_others(_progress(instance, search), run, Other(plain, partial(dealt_evenly, instance)), choices,
                      lambda: "no plan of even replicas was found; a longer time limit may help",

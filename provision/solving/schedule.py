@@ -39,8 +39,8 @@ class Schedule:
         A bound without columns that took less than this fraction of its time was not cut off, so more time cannot raise
         it.
     walked, vast
-        With more pairs of models and SLO than ``walked``, or more different workloads than ``vast``, there is neither
-        greedy nor ruin and recreate.
+        With more pairs of models and SLO than ``walked``, or more different workloads than ``vast``, greedy does not
+        plan the whole, and there is no ruin and recreate.
     slack_s, slack_part
         The search for slack takes at most the fraction ``slack_part`` of the time that the plan took, but may always
         take ``slack_s``.
@@ -87,9 +87,9 @@ class DetourSchedule:
     spreads
         Survival of GPUs (`provision.solving.policies`) and of places (`provision.solving.placed`): over how
         many numbers of them rates are spread, each of which takes time from the others.
-    deal_s
-        The most seconds of one dealing of GPUs to nodes. With more of them a dealing of many GPUs is found more often,
-        and other instances wait.
+    deal_s, least_deal_s
+        The most and the fewest seconds of one dealing of GPUs to nodes. With more of them a dealing of many GPUs is
+        found more often, and other instances wait.
     """
 
     quick_s: float = 3.0
@@ -99,6 +99,7 @@ class DetourSchedule:
     replicas: int = 2000
     spreads: int = 3
     deal_s: float = 10.0
+    least_deal_s: float = 0.2
 
 
 @dataclass(frozen=True)

@@ -209,11 +209,10 @@ class Task:
     def _begun(self) -> Plan | None:
         """The plan to begin with, at the rates of the instance and mended if it is not valid; None if there is none."""
         instance = self.instance
-        if self.start is None:
-            return valid_for(instance, _beginning(instance, self.method, self.time_limit_s, self.seed))
-        seconds = self.left_s * SOLVE.beginning
-        return valid_for(instance, self.start) or mended(instance, rerated(instance, self.start),
-                                                         Search(seconds, self.seed))
+        plan, search = self.start, Search(self.left_s * SOLVE.beginning, self.seed)
+        if plan is not None:
+            plan = valid_for(instance, plan) or mended(instance, rerated(instance, plan), search)
+        return plan or valid_for(instance, _beginning(instance, self.method, self.time_limit_s, self.seed))
 
     def _replayed(self, outcome: Outcome, search: Search, end: Deadline, tell: Tell, repairs: bool
                   ) -> tuple[Outcome, list[SimulationReport], tuple[str, ...]]:
@@ -235,7 +234,10 @@ class Task:
     def left_result(self, told: Outcome) -> Result:
         """The Result of a search that was left: that of the best plan that it told."""
         plan = valid_for(self.instance, told.plan or self.start)
-        return self.answer(replace(told, status="feasible" if plan else "unknown", plan=plan), (told.reason,))
+        objective = objective_of(self.instance)
+        proved = plan is not None and objective.proved(objective.value(plan), told.bound)
+        status: Status = "optimal" if proved else "feasible" if plan else "unknown"
+        return self.answer(replace(told, status=status, plan=plan), (told.reason,))
 
     def answer(self, outcome: Outcome, told: Sequence[str], replay: Replay | None = None) -> Result:
         """The Result of an outcome, verified, with notes.

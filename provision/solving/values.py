@@ -8,6 +8,8 @@ Greedy plans what the plan of parts leaves.
 import math
 
 from provision.formulations.pricing.rates import MOST_NAMED
+from provision.formulations.search.feasibility import proved_infeasible
+from provision.formulations.search.segments import best_segments
 from provision.formulations.values import bound
 from provision.formulations.values.plan import plan_of_parts
 from provision.heuristics.core import greedy, lns
@@ -37,24 +39,28 @@ def solve(instance: Instance, search: Search) -> Outcome:
     come a first bound and, unless a plan is known, greedy on narrower instances and on the whole. The plan of parts
     comes after the first turn.
     """
+    refused = proved_infeasible(instance, best_segments(instance))
+    if refused:
+        return refused
     progress, bounds, parts, going = Progress(instance, search), bound.value_bound(instance), True, True
     walk = None if vast(instance) else lns.walking(progress, WALKS.patience)
-    bounds.prove(progress, 0.0)
-    if walk is not None:
+    bounds.prove(progress, 0.0)  # one round, however long it takes
+    if walk is not None and math.isfinite(bounds.proof.bound):
         if search.start is None:
             progress.offer(of_others(greedy.METHODS[0], narrower)(instance, search.apart()).plan)
             progress.offer(greedy.solve(instance, search.apart()).plan)
         walk(SCHEDULE.walk_s)
-    while not progress.enough and search.left_s > 0 and (going or parts):
+    while not progress.enough and search.left_s > 0 and (going or parts) and math.isfinite(bounds.proof.bound):
         going = bounds.prove(progress, SCHEDULE.values_s)
-        if math.isinf(bounds.proof.bound):
-            return Outcome("infeasible", "proved", reason=bounds.proof.too_small)
         if walk is not None and not progress.enough:
             going |= walk(SCHEDULE.values_s)
         if parts and not progress.enough:
             gpus = plan_of_parts(instance, search.within(SCHEDULE.parts_s), progress.value)
             progress.offer(mended(instance, instance.plan_of(NAME, gpus), search) if gpus else None)
             parts = False
+    if math.isinf(bounds.proof.bound):
+        return Outcome("infeasible", "proved", reason=bounds.proof.too_small)
     if progress.plan is None:
         progress.offer(greedy.solve(instance, search.apart()).plan)
-    return progress.outcome("proved" if progress.proved else "completed" if search.left_s > 0 else "time_limit")
+    return progress.outcome("proved" if progress.proved else "completed" if search.left_s > 0 else "time_limit",
+                            "no plan found; more time may find one")

@@ -34,8 +34,6 @@ SLIGHT = 1e-9
 """The rounding error of sums of cache demand and of power (W)."""
 MOST_RPS = 1e9
 """The requests/s of a replica that count where the objective is throughput: more than any replica carries."""
-
-
 RATE_POINT = np.dtype([
     ("group", np.int64),
     ("model", np.int64),     # an index into the models of the group

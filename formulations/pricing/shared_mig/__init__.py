@@ -1,3 +1,1 @@
-"""Slices that replicas of different workloads share; how long a batch takes depends on the routed rates (closed
-networks).
-"""
+"""Slices that closed networks share: how long a batch takes depends on the routed rates."""

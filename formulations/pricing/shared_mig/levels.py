@@ -46,8 +46,6 @@ for each interval of utilisation, with any number of processes.
 A level for an interval has the slowdown at the lower end of the interval. In the last interval, batches slow down more
 than beside the most processes that are counted.
 """
-
-
 NOBODY = [Level(1, 1, ANY_NUMBER, 1.0)]
 """The level for bounds under rules for random arrivals: replicas do not slow each other, they only take a part of the
 slice's time.

@@ -18,8 +18,6 @@ from provision.models.traffic.rule import LatencyRule
 
 ALONE = -np.inf
 """The pressure that a part with the whole GPU to itself receives."""
-
-
 Load = tuple[tuple[int, float], ...]
 """The load of a part of a GPU: pairs of workload (by index) and rate in requests/s."""
 Part = tuple[int, Load]
