@@ -17,16 +17,16 @@ import math
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
+from provision.formulations.pricing.schedule import SCHEDULE
 from provision.formulations.search.fleet import Partitions
 from provision.models.base.arrays import Floats, Ints
-from provision.models.base.compiled import compiled, inner
 from provision.models.base.tolerances import STRICT
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 
 
-@compiled
 def cheapest_replica_sets(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_replicas: Ints) -> Ints:
     """(workloads, slice types) the numbers of segments in the cheapest replica set of each workload.
 
@@ -47,49 +47,79 @@ def cheapest_replica_sets(throughput_rps: Floats, costs: Ints, rate_rps: Floats,
     numpy.ndarray
         Exact up to the tolerance ``STRICT``. Among equally cheap sets, those of the first slice types are preferred.
     """
-    counts = np.zeros(throughput_rps.shape, np.int64)
-    for row in range(len(rate_rps)):
-        _add_set(throughput_rps[row], costs, rate_rps[row], min_replicas[row], counts[row])
+    counts = np.zeros(throughput_rps.shape, int)
+    alike = _alike(throughput_rps, costs, rate_rps, min_replicas)
+    for least in np.unique(min_replicas):
+        most = np.minimum(alike, costs.max() * (costs.max() - 1 + least)).astype(int)
+        left = np.flatnonzero(min_replicas == least)
+        left = left[np.argsort(-most[left], kind="stable")]
+        while len(left):
+            reach = int(most[left[0]])
+            size = max(1, SCHEDULE.cells // ((reach + 1) * (int(least) + 1)))
+            rows, left = left[:size], left[size:]
+            counts[rows] = _replica_set(throughput_rps[rows], costs, rate_rps[rows], int(least), reach)
     return counts
 
 
-@inner
-def _add_set(throughput_rps: Floats, costs: Ints, rate_rps: float, least: int, counts: Ints) -> None:
-    """Add the cheapest set that carries a rate on at least ``least`` segments to ``counts`` (slice types,)."""
-    best, dearest, alike = -1, 0, np.inf  # the best slice type, and the least cost of segments that are all alike
-    for one in range(len(costs)):
-        dearest = max(dearest, costs[one])
-        if throughput_rps[one] > 0:
-            if best < 0 or throughput_rps[one] / costs[one] > throughput_rps[best] / costs[best]:
-                best = one
-            alike = min(alike, max(np.ceil(rate_rps / throughput_rps[one]), least) * costs[one])
-    reach = int(min(alike, dearest * (dearest - 1 + least)))
-    # Of at least j segments at a total cost of at most g: the highest rate that they carry, and the slice type of the
-    # segment that was added last, -1 if one unit of cost is left unused.
-    carried, chosen = np.empty((least + 1, reach + 1)), np.empty((least + 1, reach + 1), np.int64)
-    cheapest, spent = np.inf, 0
-    for cost in range(reach + 1):
-        for number in range(least + 1):
-            carried[number, cost], chosen[number, cost] = 0.0 if number == 0 else -np.inf, -1
-            if cost > 0:
-                carried[number, cost] = carried[number, cost - 1]
-            for one in range(len(costs)):
-                if throughput_rps[one] > 0 and costs[one] <= cost:
-                    reached = carried[max(number - 1, 0), cost - costs[one]] + throughput_rps[one]
-                    if reached > carried[number, cost]:
-                        carried[number, cost], chosen[number, cost] = reached, one
-        missing = (rate_rps - carried[least, cost]) / throughput_rps[best]
-        total = cost + costs[best] * max(np.ceil(missing - STRICT), 0.0)
-        if total < cheapest:
-            cheapest, spent, bulk = total, cost, (total - cost) / costs[best]
-    counts[best] += int(bulk)
-    number = least
-    while spent > 0:
-        one = chosen[number, spent]
-        if one >= 0:
-            counts[one] += 1
-            number = max(number - 1, 0)
-        spent -= costs[one] if one >= 0 else 1
+def _alike(throughput_rps: Floats, costs: Ints, rate_rps: Floats, min_replicas: Ints) -> Floats:
+    """(workloads,) the cost of the cheapest set whose segments are all of the same slice type."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        number = np.where(throughput_rps > 0, np.ceil(rate_rps[:, None] / throughput_rps), np.inf)
+    return (np.maximum(number, min_replicas[:, None]) * costs).min(axis=1)
+
+
+def _replica_set(throughput_rps: Floats, costs: Ints, rate_rps: Floats, least: int, reach: int) -> Ints:
+    """(workloads, slice types) counts of the cheapest sets that carry ``rate_rps`` on at least ``least`` segments; none
+    costs more than ``reach``.
+    """
+    rows = np.arange(len(rate_rps))
+    best = np.argmax(throughput_rps / costs, axis=1)
+    carried, chosen = _table(throughput_rps, costs, least, reach)
+    missing = (rate_rps - carried[least]) / throughput_rps[rows, best]
+    bulk = np.maximum(np.ceil(missing - STRICT), 0)
+    total = np.arange(reach + 1)[:, None] + costs[best] * bulk
+    spent = np.argmin(total, axis=0)
+    counts = _trace(chosen, costs, spent, least)
+    counts[rows, best] += bulk[spent, rows].astype(int)
+    return counts
+
+
+def _table(throughput_rps: Floats, costs: Ints, least: int, reach: int) -> tuple[Floats, NDArray[np.int16]]:
+    """Two arrays: the highest rate that at least j segments of a workload carry at a total cost of at most g, and the
+    slice type of the segment that was added last.
+
+    Both are indexed [j, g, workload], with j from 0 to ``least`` and g from 0 to ``reach``. The slice type -1 means
+    that one unit of cost is left unused.
+    """
+    shape = (least + 1, reach + 1, len(throughput_rps))
+    carried = np.full(shape, -np.inf)
+    chosen = np.full(shape, -1, np.int16)
+    carried[0, 0] = 0
+    for spent in range(1, reach + 1):
+        carried[:, spent] = carried[:, spent - 1]
+        for slice_type in np.flatnonzero(costs <= spent):
+            before = carried[:, spent - costs[slice_type]] + throughput_rps[:, slice_type]
+            reached = np.concatenate([before[:1], before[:-1]])
+            better = (reached > carried[:, spent]) & (throughput_rps[:, slice_type] > 0)
+            carried[:, spent][better] = reached[better]
+            chosen[:, spent][better] = slice_type
+    return carried, chosen
+
+
+def _trace(chosen: NDArray[np.int16], costs: Ints, spent: Ints, least: int) -> Ints:
+    """(workloads, slice types) the numbers of segments that give each workload the rate in the table of ``_table`` at
+    its cost ``spent``. They are found by going back from choice to choice.
+    """
+    rows = np.arange(len(spent))
+    counts = np.zeros((len(spent), len(costs)), int)
+    spent, needed = spent.copy(), np.full(len(spent), least)
+    while (spent > 0).any():
+        slice_type = chosen[needed, spent, rows]
+        taken = slice_type >= 0  # not taken: one unit of cost is unused
+        counts[rows[taken], slice_type[taken]] += 1
+        spent = np.maximum(spent - np.where(taken, costs[slice_type], 1), 0)
+        needed = np.where(taken, np.maximum(needed - 1, 0), needed)
+    return counts
 
 
 def price_bound(instance: Instance, partitions: Partitions, needed: int, prices: Ints) -> float:

@@ -50,6 +50,9 @@ class PricingSchedule:
         block has twice as many; and the part of the rows below which the remaining ones are copied to a new table.
     parts
         If a pattern does not fit the memory, these prices of all memory are tried, as fractions of the pattern's value.
+    longest, cells
+        Of isolated replicas: the most prices that the table of a knapsack distinguishes; and the most cells of one
+        table of replica sets, where workloads that need more cells together are divided among several tables.
     quick, more, patient, hardest
         Under interference: how long the quickest searches for patterns that carry rates may take; the factors by which
         each further effort opens more nodes, and allows more visits for one set of replicas; and the greatest effort. A
@@ -73,6 +76,8 @@ class PricingSchedule:
     block: int = 4096
     sparse: float = 0.7
     parts: tuple[float, ...] = (0.25, 0.5, 1.0)
+    longest: int = 200_000
+    cells: int = 2**22
     quick: Effort = QUICK
     more: int = 3
     patient: int = 20
