@@ -299,6 +299,7 @@ def split_rates(rates_rps: Iterable[float], least_rps: float, most_rps: float) -
     if not whole:
         return []
     parts = {min(rate, most_rps) for rate in whole} | {rate / least_replicas(rate, most_rps) for rate in whole}
+    parts |= {part / many for part in list(parts) for many in (2, 3, 4)}
     low, top = min(least_rps, whole[0]), max(parts)
     parts |= {low * STEP**at for at in range(math.floor(math.log(top / low) / math.log(STEP)) + 1)}
     return sorted(part for part in parts if part <= most_rps)

@@ -134,7 +134,8 @@ class ValueBound:
             yield self.proof.bound
             more = self.found or rough  # the program's own prices, priced closely, may still find patterns
             if not self.found or self.best > self.program.value * (1 - SCHEDULE.fineness[self.finer].within):
-                unsettled = more and self.best < self.program.value * (1 - SCHEDULE.exact.close)
+                free = any(not price for pool in self.problem.pools for price, _ in pool.tiers)  # no use for ``best``
+                unsettled = more and (free or self.best < self.program.value * (1 - SCHEDULE.exact.close))
                 more = self._refined() or unsettled
         self.closed = self.closed or not more
 

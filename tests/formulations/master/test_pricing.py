@@ -8,11 +8,10 @@ from testbeds import random_testbed
 
 from provision.formulations.pricing.mps.kernels import NONE, arrange
 from provision.formulations.pricing.mps.offers import forgiving
-from provision.formulations.pricing.mps.pricing import Effort, best_patterns
+from provision.formulations.pricing.mps.pricing import best_patterns
 from provision.formulations.pricing.mps.rate_points import together_rps
-from provision.formulations.pricing.mps.sets import demands_of
 from provision.formulations.pricing.mps.tables import tables_of
-from provision.formulations.search.problem import Role
+from provision.formulations.pricing.schedule import Effort
 from provision.formulations.values.bound import ValueBound
 from provision.formulations.values.classes import classes_of
 from provision.models.base.tolerances import FORGIVEN
@@ -39,9 +38,9 @@ class Sharing:
         self.roles = [(at, level) for at, one in enumerate(self.bound.classes)
                       for level in np.flatnonzero((levels[at] > 0) & (levels[at] <= one.rates_rps[0])).tolist()]
         self.rates_rps = levels
-        self.tables = tables_of(instance.performance[0], instance.shared_rule, demands_of(instance, [
-            Role(one.models, one.slo_ms, levels[at, level], levels[at, level])
-            for at, level in self.roles for one in [self.bound.problem.groups[at]]]))
+        self.tables = tables_of(instance.performance[0], instance.shared_rule, [
+            (one.models, one.slo_ms * instance.policy.part_of_slo, levels[at, level])
+            for at, level in self.roles for one in [self.bound.problem.groups[at]]])
 
     def _nodes(self):
         """The nodes of the finest values: those with a step at the rate of each workload."""
@@ -67,7 +66,7 @@ class Sharing:
 
     def holds(self, roles):
         points, units = np.zeros((2, len(roles)), int)
-        return arrange(self.tables, np.array(roles, int), len(roles), units, points) != NONE
+        return arrange(self.tables, np.array(roles, int), units, points) != NONE
 
     def carried(self, members):
         """The roles that the replicas of a pattern of operating points have: the highest rates that they carry."""

@@ -52,7 +52,7 @@ def test_plans_are_plans_of_merged_workloads(case: int | str) -> None:
         verdict = verify(few, few.plan_of("test", gpus))
         assert verdict.ok, verdict.violations
     if len(many.workloads) > 10:
-        for bound, _ in merged_bounds(many, Search(time_limit_s=2), "test"):
+        for bound in merged_bounds(many, Search(time_limit_s=2)):
             better = found.objective - bound if many.objective == THROUGHPUT else bound - found.objective
             assert better <= 1e-9 * found.objective, (case, bound, found.objective)
 

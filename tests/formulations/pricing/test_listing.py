@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import provision
 from provision.formulations.assignment.slots import slots_of
-from provision.formulations.pricing import listing
+from provision.formulations.pricing import rates
 from provision.formulations.pricing.rate_oracles import rates_of
 from provision.formulations.pricing.rates import TooManyError, undominated
 from provision.formulations.search.problem import Problem
@@ -25,7 +25,7 @@ def test_undominated_rows_are_those_of_brute_force(rows):
     """Blocks of three rows: most tables have several."""
     table = np.array(rows, float)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(listing, "SCHEDULE", replace(listing.SCHEDULE, block=3))
+        patch.setattr(rates, "SCHEDULE", replace(rates.SCHEDULE, block=3))
         found = undominated(table)
     every = set(map(tuple, rows))
     best = [row for row in every

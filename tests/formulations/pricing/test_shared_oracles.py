@@ -143,7 +143,7 @@ def test_no_shared_slice_is_worth_more_than_the_bound_under_queueing(data):
 def test_no_shared_slice_of_many_workloads_is_worth_more_than_the_bound_under_queueing(data):
     """The same with the quick bounds that many workloads get."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(networks, "SCHEDULE", replace(networks.SCHEDULE, searched=0))
+        patch.setattr(networks, "NETWORKS", replace(networks.NETWORKS, searched=0))
         problem = _problem(data, NETWORK | RANDOM, NETWORK_MODELS)
         for _ in range(10):
             _no_more_than_the_bound(problem, data)

@@ -75,7 +75,7 @@ def test_a_type_without_data_for_some_models_takes_the_others():
     v100, t4 = instance.performance
     known = t4.model_copy(update={"models": {name: one for name, one in t4.models.items() if name != "vgg19"}})
     less = instance.replace(performance=(v100, known))
-    result = solve(less, "master")
+    result = solve(less, "auto")
     places = {replica.workload: gpu.gpu for gpu in result.plan.gpus for one in gpu.slices for replica in one.replicas}
     assert result.status == "optimal" and result.verified
     assert {places[one.name] for one in less.workloads if one.model == "vgg19"} == {"v100"}

@@ -120,7 +120,7 @@ def test_solve_text(run):
     assert code == 0 and err == ""
     first, *rest = out.splitlines()
     assert first == "parvagpu-s1: 2 GPUs, 10.24 $ per hour (7,475 $ per month). Proven: no plan costs less."
-    assert rest[0] == "The weakest workload is resnet50: it breaks at +116.6% traffic or +0.0% service time."
+    assert rest[0] == "The weakest workload is densenet121: it breaks at +86.5% traffic or +13.0% service time."
     assert rest[1].startswith("Note: latency_budget half_slo is about batches")
     marks = [line for line in rest if line.startswith("✓ ")]
     assert len(marks) == len(read("parvagpu-s1").workloads)

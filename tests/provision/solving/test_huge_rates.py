@@ -3,7 +3,7 @@
 import pytest
 
 import provision
-from provision.solving import memory, replayed
+from provision.solving import notes, replayed
 from provision.solving.schedule import SolveSchedule
 from provision.verification import verify as verifier
 
@@ -23,10 +23,10 @@ def test_a_rate_of_a_billion_is_refused_with_its_place():
 
 
 def test_one_workload_may_have_fewer_slices_than_all_together(monkeypatch):
-    monkeypatch.setattr(memory, "MOST_OF_ONE", 3)
-    memory.check_size(provision.read(NAME))
+    monkeypatch.setattr(notes, "MOST_OF_ONE", 3)
+    notes.check_size(provision.read(NAME))
     with pytest.raises(provision.InputError, match="at most 3 for a workload"):
-        memory.check_size(at_rate(50_000.0))
+        notes.check_size(at_rate(50_000.0))
 
 
 def test_a_plan_for_a_flood_of_requests_is_not_replayed(monkeypatch):
