@@ -31,7 +31,6 @@ GAPS = (100.0, 10.0, 5.0, 3.0, 2.0, 1.0, 0.5, 0.0)
 PARTS = {
     "formulations.pricing.": "exact pricing",
     "formulations.values.bound.": "exact pricing",
-    "formulations.values.patterns.": "exact pricing",
     "formulations.linear.": "linear programs",
     "formulations.values.program.": "linear programs",
     "formulations.values.plan.": "rounding",

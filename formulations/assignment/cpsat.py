@@ -7,8 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from provision.formulations.assignment.schedule import SCHEDULE, Schedule
-from provision.formulations.assignment.solve import method
+from provision.formulations.assignment.solve import SCHEDULE, Schedule, method
 from provision.formulations.linear.description import Answer, Description, Row, Terms, Values
 from provision.formulations.linear.highs import until_stopped
 from provision.models.problem.search import Search

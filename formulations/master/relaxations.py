@@ -28,7 +28,7 @@ from provision.formulations.pricing.temporal.tables import ALONE, TurnTables
 from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
-from provision.formulations.values.classes import classes_of
+from provision.formulations.values.nodes import classes_of
 from provision.models.performance.gpulets import Gpulets
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Search

@@ -18,10 +18,8 @@ from provision.formulations.pricing.mps.offers import PlaceValues, forgiving, pa
 from provision.formulations.pricing.mps.rate_points import small_patterns, together_rps
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.type_counts import TypeCounts
-from provision.formulations.values.classes import WorkloadClass, classes_of
-from provision.formulations.values.nodes import ValueNodes, least_value, node_rates
-from provision.formulations.values.patterns import Patterns
-from provision.formulations.values.program import Prices, ValueProgram, cells_of, worth_of
+from provision.formulations.values.nodes import ValueNodes, WorkloadClass, classes_of, least_value, node_rates
+from provision.formulations.values.program import Patterns, Prices, ValueProgram, cells_of, worth_of
 from provision.formulations.values.schedule import SCHEDULE
 from provision.models.base.arrays import Floats
 from provision.models.base.clock import Deadline, Stopwatch

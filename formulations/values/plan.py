@@ -24,10 +24,8 @@ from provision.formulations.pricing.mps.tables import running_at
 from provision.formulations.pricing.oracle import replica_of
 from provision.formulations.pricing.schedule import SCHEDULE as PRICING
 from provision.formulations.search.problem import Group, Problem, in_parts
-from provision.formulations.values.classes import WorkloadClass, bins, classes_of
-from provision.formulations.values.nodes import ValueNodes
-from provision.formulations.values.patterns import Patterns
-from provision.formulations.values.program import ValueProgram
+from provision.formulations.values.nodes import ValueNodes, WorkloadClass, bins, classes_of
+from provision.formulations.values.program import Patterns, ValueProgram
 from provision.formulations.values.schedule import SCHEDULE
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.clock import Deadline

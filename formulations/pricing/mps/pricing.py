@@ -17,20 +17,18 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.formulations.pricing.mps.kernels import NONE, ROUNDED
-from provision.formulations.pricing.mps.nodes import (
-    NODE,
-    best_set,
-    fill,
-    root_nodes,
-    write_halves,
-)
 from provision.formulations.pricing.mps.offers import (
+    NODE,
     Choices,
     PlaceValues,
     best_point,
+    best_set,
     complete,
+    fill,
     offers_in,
+    root_nodes,
     worth_of,
+    write_halves,
 )
 from provision.formulations.pricing.mps.rate_points import SLIGHT, RatePoints, gpu_ms
 from provision.formulations.pricing.schedule import Effort

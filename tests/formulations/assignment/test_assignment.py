@@ -17,9 +17,8 @@ import provision
 from provision.formulations.assignment import cpsat, milp
 from provision.formulations.assignment.points import points_of
 from provision.formulations.assignment.rows import Block, Model
-from provision.formulations.assignment.schedule import SCHEDULE, Schedule
 from provision.formulations.assignment.slots import add_worths, slots_of
-from provision.formulations.assignment.solve import solve
+from provision.formulations.assignment.solve import SCHEDULE, Schedule, solve
 from provision.formulations.linear.description import Answer
 from provision.formulations.search.segments import best_segments
 from provision.instances.generators.families import generate

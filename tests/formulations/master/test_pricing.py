@@ -13,7 +13,7 @@ from provision.formulations.pricing.mps.rate_points import together_rps
 from provision.formulations.pricing.mps.tables import tables_of
 from provision.formulations.pricing.schedule import Effort
 from provision.formulations.values.bound import ValueBound
-from provision.formulations.values.classes import classes_of
+from provision.formulations.values.nodes import classes_of
 from provision.models.base.tolerances import FORGIVEN
 
 ENOUGH = 100_000

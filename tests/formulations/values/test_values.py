@@ -19,8 +19,7 @@ from provision.formulations.search.problem import Problem, in_parts
 from provision.formulations.values import bound as values_bound
 from provision.formulations.values import plan as values_plan
 from provision.formulations.values.bound import ValueBound, value_bound
-from provision.formulations.values.classes import WorkloadClass, classes_of
-from provision.formulations.values.nodes import ValueNodes, least_value, node_rates
+from provision.formulations.values.nodes import ValueNodes, WorkloadClass, classes_of, least_value, node_rates
 from provision.formulations.values.plan import PartsPlan, plan_of_parts
 from provision.formulations.values.schedule import SCHEDULE
 from provision.instances.generators.families import generate
