@@ -23,6 +23,7 @@ from provision.formulations.search.segments import best_segments
 from provision.models.base.errors import UnsupportedError
 from provision.models.base.tolerances import SOLVER, TOLERANCE
 from provision.models.performance.colocation import Colocation
+from provision.models.performance.gpulets import Gpulets
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import FEATURES, Method
 from provision.models.problem.objective import objective_of
@@ -69,10 +70,10 @@ SCHEDULE = Schedule()
 def beginning(instance: Instance) -> str:
     """The method whose plan the search begins with; a known plan bounds the number of GPUs in the model.
 
-    No fast method plans by co-location data.
+    No fast method plans well by co-location data and by that of gpu-lets.
     """
-    if any(isinstance(data, Colocation) for data in instance.performance):
-        return "master"
+    if any(isinstance(data, Colocation | Gpulets) for data in instance.performance):
+        return "auto"
     return "lns" if instance.policy.share_slices else "greedy"
 
 

@@ -8,7 +8,7 @@ from testbeds import random_testbed
 
 from provision import read, solve, verify
 from provision.formulations.master import solve as master
-from provision.formulations.values import bound, patterns
+from provision.formulations.values import bound, program
 from provision.formulations.values.bound import value_bound
 from provision.formulations.values.schedule import SCHEDULE
 from provision.instances.generators.families import generate
@@ -83,13 +83,13 @@ def test_a_start_is_never_lost():
 
 
 def test_a_stop_returns_the_best_plan(monkeypatch):
-    search = patterns.best_patterns
+    search = program.best_patterns
 
     def stopped(*given):
         present_stop().ask()
         return search(*given)
 
-    monkeypatch.setattr(patterns, "best_patterns", stopped)
+    monkeypatch.setattr(program, "best_patterns", stopped)
     result = solve(random_testbed(12, 4), "auto")
     assert result.verified and (result.termination == "stopped" or result.status == "optimal")
 
