@@ -82,8 +82,7 @@ def _searched(problem: Problem, progress: Progress, plans: Callable[[Progress], 
     if progress.proved or (proof is not None and math.isinf(proof.bound)):
         return "proved", proof
     _prove_further(problem, progress)
-    had = rated is None or not (rated.coarse or rated.complete)  # no sharing, or the search for plans had its turns
-    idle = 0 if had else SCHEDULE.idle
+    idle = SCHEDULE.idle if rated is not None and (rated.coarse or rated.complete) else 0  # else it had its turns
     while turn is not None and idle and not progress.enough and progress.search.left_s > 0:
         before = progress.value
         turn(SCHEDULE.turn_s)

@@ -154,6 +154,8 @@ class ValueProgram:
     ----------
     value
         The value of the last solution, in multiples of the dearest GPU's price.
+    first
+        The column of each pattern that is one, by the index of the pattern.
     """
 
     def __init__(self, patterns: Patterns, entered: Ints, nodes: ValueNodes, cells: Sequence[Cell], values: Floats,
@@ -165,15 +167,19 @@ class ValueProgram:
         self.fixed = [self.master.tiers(), self.master.partitions, self._moves()]
         self.found, self.value = self.master.columns(np.zeros(0)), 0.0
         self.x = self.reduced = np.zeros(0)
-        self.entered, self.first = np.zeros(0, int), dict[int, int]()
+        self.first: dict[int, int] = {}
         self._add_sets(nodes.linear(values), np.full(len(cells), np.inf))
         self.enter(np.union1d(entered, patterns.alone))
+
+    @property
+    def entered(self) -> Ints:
+        """The indices of the patterns that are columns."""
+        return np.fromiter(self.first, int)
 
     def enter(self, rows: Ints) -> None:
         """Enter patterns as columns."""
         known, first = self.patterns, len(self.found.cost)
         self.first |= dict(zip(rows.tolist(), range(first, first + len(rows)), strict=True))
-        self.entered = np.union1d(self.entered, rows)
         self.add_patterns(known.slice_types[known.file[rows]], known.of_class[rows], known.rps[rows])
 
     def add_patterns(self, slice_type: Ints, of_class: Ints, rps: Floats) -> None:

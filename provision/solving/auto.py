@@ -21,7 +21,7 @@ from provision.solving import master, values
 from provision.solving.policies import even_replicas, surviving
 from provision.solving.schedule import SCHEDULE
 from provision.solving.slack import wants_slack, what_fits, with_slack
-from provision.solving.steps import Step, narrower, of_others, one_gpu, where_able
+from provision.solving.steps import GREEDY, Step, narrower, of_others, one_gpu, where_able
 
 
 def run(instance: Instance, search: Search) -> Outcome:
@@ -64,26 +64,26 @@ def run(instance: Instance, search: Search) -> Outcome:
 def _steps(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     """Yield the steps, each with the seconds that it may take."""
     asked, throughput, begun = needs(instance), instance.objective == THROUGHPUT, search.start is not None
-    whole, fills = where_able(greedy.METHODS[0]), not asked <= greedy.MIXED
+    fills = not asked <= greedy.MIXED  # greedy fills slices where it cannot mix replica sets
     if "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features:
         yield ideal.METHODS[0].run, SCHEDULE.quick_s
         yield master.solve, SCHEDULE.turns_s
     # A plan within a second, and a bound within two. Where greedy fills slices, narrower instances are planned sooner
     # than the whole; otherwise it mixes segments by a linear program, which is quick.
     if not fills:
-        yield whole, math.inf
+        yield GREEDY, math.inf
     elif not begun:
-        yield of_others(greedy.METHODS[0], _isolated), SCHEDULE.isolated_s
+        yield of_others(_isolated), SCHEDULE.isolated_s
     if not values.applies(instance):
         yield master.merged_bound, math.inf
         # Better plans: greedy on narrower instances and on the whole.
         if len(instance.workloads) > MOST_PRICED and not begun:
-            yield of_others(greedy.METHODS[0], narrower), math.inf
+            yield of_others(narrower), math.inf
         if fills and not begun:
-            yield whole, SCHEDULE.filling_s if throughput else math.inf  # for most throughput, it would go on
+            yield GREEDY, SCHEDULE.filling_s if throughput else math.inf  # for most throughput, it would use all time
         if master.shares_networks(instance) and not throughput:
             yield master.first_answers, SCHEDULE.shared_s
-    # Plans and bounds of all kinds, until proven or out of time.
+    # Plans and bounds of all kinds, until proven or out of time. Where `values` applies, greedy is part of that.
     yield master.solve, math.inf
     if not throughput:
         yield where_able(cpsat.METHODS[0]), math.inf

@@ -13,23 +13,20 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from provision.heuristics.core import greedy
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import FORGIVEN
-from provision.models.plans.plan import Plan, carried_rps
+from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Progress, Search
 from provision.models.problem.workload import Workload
 from provision.solving.schedule import DETOURS
-from provision.solving.steps import Step, valid_for, where_able
+from provision.solving.steps import GREEDY, Step, rerated, valid_for
 
 NOTHING = Outcome("unknown", "time_limit")
 """What is known of an instance before its first turn."""
 SAFE = 1 + FORGIVEN
 """The factor on increased rates; it exceeds the sum of the verifier's tolerances."""
-QUICK = where_able(greedy.METHODS[0])
-"""Makes the quick plans."""
 
 
 @dataclass(eq=False)
@@ -131,7 +128,7 @@ def _best_first(progress: Progress, choices: Sequence[Other]) -> list[Other]:
     def loss(one: Other) -> float:
         if not search.left_s or (end.over and progress.plan is not None):
             return math.inf
-        plan = QUICK(one.instance, search.apart()).plan
+        plan = GREEDY(one.instance, search.apart()).plan
         one.known = replace(one.known, plan=plan)
         valid = None if plan is None else valid_for(instance, one.back(plan))
         progress.offer(valid)
@@ -152,7 +149,4 @@ def with_spare_part(workload: Workload, parts: int, copies: int = 1) -> Workload
 
 def routed(instance: Instance, plan: Plan, copies: int = 1) -> Plan:
     """The plan with every GPU so many times, and with rates scaled to those that are planned for the instance."""
-    several = plan.model_copy(update={"gpus": tuple(gpu for gpu in plan.gpus for _ in range(copies))})
-    carried = carried_rps(several.gpus)
-    return several.with_rates({
-        one.name: instance.planned_rps(one) / carried[one.name] for one in instance.workloads if carried[one.name]})
+    return rerated(instance, plan.model_copy(update={"gpus": tuple(gpu for gpu in plan.gpus for _ in range(copies))}))

@@ -22,7 +22,7 @@ from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
 from provision.formulations.search.type_counts import TypeCounts
-from provision.heuristics.core import greedy, lns
+from provision.heuristics.core import lns
 from provision.heuristics.core.mixing import cuts_of
 from provision.heuristics.core.schedule import SCHEDULE as WALKS
 from provision.models.base.clock import Stopwatch
@@ -32,7 +32,7 @@ from provision.models.problem.method import SHARED, Method, needs
 from provision.models.problem.search import Outcome, Progress, Search
 from provision.solving import values
 from provision.solving.schedule import SCHEDULE
-from provision.solving.steps import Step, where_able
+from provision.solving.steps import GREEDY, Step
 
 TOO_SMALL = "the fleet has too few GPUs; allow more, or ask for lower rates or fewer replicas"
 
@@ -56,8 +56,8 @@ def _first_steps(instance: Instance, begun: bool) -> Iterator[Step]:
     """Yield the steps before column generation; ``begun`` tells whether a plan is known.
 
     If no slices are shared, these are the program in whole numbers where the fleet is limited, greedy, which mixes
-    replica sets by prices of slices, and the bound that such prices prove. If closed networks share slices, it is a
-    plan and a bound that need no columns.
+    replica sets by prices of slices, and the bound that such prices prove. If closed networks share slices and no plan
+    is known, it is a plan and a bound that need no columns.
     """
     least_cost = instance.objective != THROUGHPUT
     if needs(instance) & SHARED:
@@ -67,8 +67,7 @@ def _first_steps(instance: Instance, begun: bool) -> Iterator[Step]:
     if all(entry.count is not None for entry in instance.fleet):
         yield whole_numbers
     if least_cost:
-        yield where_able(greedy.METHODS[0])
-    if least_cost:
+        yield GREEDY
         yield _bounded
 
 

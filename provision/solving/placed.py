@@ -20,9 +20,9 @@ from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Progress, Search
 from provision.placing.deal import deal
-from provision.solving.detour import QUICK, Other, by_others, routed, with_spare_part
+from provision.solving.detour import Other, by_others, routed, with_spare_part
 from provision.solving.schedule import DETOURS
-from provision.solving.steps import Step, one_gpu, valid_for
+from provision.solving.steps import GREEDY, Step, one_gpu, valid_for
 
 
 def placed(instance: Instance, search: Search, run: Step) -> Outcome:
@@ -113,7 +113,7 @@ def _in_groups(several: Sequence[Other], places: Places, search: Search) -> Iter
         left, gpus = other.instance, list[PlannedGpu]()
         for names in groups:
             few = left.replace(workloads=[one for one in left.workloads if one.name in names], workflows=())
-            found = QUICK(few, search.apart()).plan
+            found = GREEDY(few, search.apart()).plan
             if found is None:
                 break
             gpus += found.gpus

@@ -34,9 +34,9 @@ from provision.models.problem.method import ISOLATED, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Outcome, Progress, Search
 from provision.models.problem.workload import Workload
-from provision.solving.detour import QUICK, Other, by_others, routed, with_spare_part
+from provision.solving.detour import Other, by_others, routed, with_spare_part
 from provision.solving.schedule import DETOURS
-from provision.solving.steps import Step, one_gpu
+from provision.solving.steps import GREEDY, Step, one_gpu
 
 Numbers = tuple[int, ...]
 """A choice: the number of equal replicas of every workload."""
@@ -58,7 +58,7 @@ def even_replicas(instance: Instance, search: Search, run: Step) -> Outcome:
         Plans an instance without ``even_replicas``.
     """
     plain = instance.with_policy(even_replicas=False)
-    options = _options(instance, QUICK(plain, search.apart()).plan)
+    options = _options(instance, GREEDY(plain, search.apart()).plan)
     choices = [Other(split(plain, numbers), lambda plan: dealt_evenly(instance, whole(plan)))
                for numbers in (cheapest(options, DETOURS.numbers) if len(options) <= DETOURS.replicas else ())
                if sum(numbers) <= DETOURS.replicas]

@@ -15,11 +15,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from provision.heuristics.core import greedy
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.memory import SharedMemoryData
-from provision.models.plans.plan import Plan, PlannedGpu, Replica, carried_rps
+from provision.models.plans.plan import Plan, PlannedGpu, carried_rps
 from provision.models.plans.simulation_report import SimulationReport
 from provision.models.problem.instance import Instance
 from provision.models.problem.memory import states_memory
@@ -30,24 +29,11 @@ from provision.models.problem.workload import Workload
 from provision.solving.replayed import refuted, reports_of, tightened, unsure
 from provision.solving.schedule import SOLVE
 from provision.solving.staged import planned
-from provision.solving.steps import valid_for, where_able
+from provision.solving.steps import GREEDY, valid_for
 from provision.verification.verify import verify
 
 Rehearsed = tuple[Plan, list[SimulationReport]]
 """A plan and the reports of its replays."""
-
-
-def rerated(instance: Instance, plan: Plan) -> Plan:
-    """A plan of other demand with the rates of an instance, without workloads that it lacks; it need not be valid."""
-    carried = carried_rps(plan.gpus)
-    factor = {one.name: instance.planned_rps(one) / carried[one.name] for one in instance.workloads
-              if carried[one.name] > 0}
-
-    def scaled(one: Replica) -> Replica | None:
-        known = one.workload in factor
-        return one.model_copy(update={"rate_rps": one.rate_rps * factor[one.workload]}) if known else None
-
-    return instance.plan_of(plan.method or "", plan.with_replicas(scaled).gpus)
 
 
 def mended(instance: Instance, plan: Plan, search: Search) -> Plan | None:
@@ -67,7 +53,7 @@ def mended(instance: Instance, plan: Plan, search: Search) -> Plan | None:
     left = tuple(one for one in fleet if one.count != 0)
     if rest and left:
         others = instance.replace(workloads=rest, workflows=(), fleet=left)
-        found = where_able(greedy.METHODS[0])(others, search.apart()).plan
+        found = GREEDY(others, search.apart()).plan
         stay += [] if found is None else found.gpus
     return valid_for(instance, instance.plan_of(plan.method or "", stay))
 

@@ -9,7 +9,6 @@ all workloads, with which greedy still finds a plan of the same cost.
 import math
 from collections.abc import Callable
 
-from provision.heuristics.core import greedy
 from provision.models.base.errors import InputError
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
@@ -18,10 +17,7 @@ from provision.models.problem.objective import objective_of
 from provision.models.problem.policy import MOST_HEADROOM
 from provision.models.problem.search import Search
 from provision.solving.schedule import SCHEDULE
-from provision.solving.steps import valid_for, where_able
-
-GREEDY = where_able(greedy.METHODS[0])
-"""Makes the quick plans."""
+from provision.solving.steps import GREEDY, valid_for
 
 
 def with_slack(instance: Instance, plan: Plan, bound: float | None, control: Search) -> Plan:

@@ -28,11 +28,11 @@ from provision.models.problem.stages import refuse_unequal_rates
 from provision.models.traffic.queue_tables import Limited, limited
 from provision.solving.methods import method as find_method
 from provision.solving.notes import check_size, notes_of
-from provision.solving.repair import mended, notes, repaired, replaced, rerated, within_memory
+from provision.solving.repair import mended, notes, repaired, replaced, within_memory
 from provision.solving.replayed import refuted, replay_of, reports_of, too_many, unsure
 from provision.solving.schedule import SOLVE
 from provision.solving.staged import planned
-from provision.solving.steps import valid_for, where_able
+from provision.solving.steps import rerated, valid_for, where_able
 from provision.solving.worker import Report, Tell, can_fork, told_by
 from provision.verification.verify import verify
 
@@ -234,10 +234,8 @@ class Task:
     def left_result(self, told: Outcome) -> Result:
         """The Result of a search that was left: that of the best plan that it told."""
         plan = valid_for(self.instance, told.plan or self.start)
-        objective = objective_of(self.instance)
-        proved = plan is not None and objective.proved(objective.value(plan), told.bound)
-        status: Status = "optimal" if proved else "feasible" if plan else "unknown"
-        return self.answer(replace(told, status=status, plan=plan), (told.reason,))
+        left = replace(told, status="unknown", plan=None) if plan is None else replaced(self.instance, told, plan)
+        return self.answer(replace(left, termination=told.termination), (told.reason,))
 
     def answer(self, outcome: Outcome, told: Sequence[str], replay: Replay | None = None) -> Result:
         """The Result of an outcome, verified, with notes.

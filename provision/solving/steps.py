@@ -1,12 +1,13 @@
 """What steps of planning have in common: methods that may not be able to plan an instance, other instances that are
-planned sooner, and their plans, which may not be valid for it.
+planned sooner, and plans of other instances, which may not be valid for it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 
+from provision.heuristics.core import greedy
 from provision.models.base.errors import UnsupportedError
-from provision.models.plans.plan import Plan
+from provision.models.plans.plan import Plan, carried_rps
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of
@@ -30,19 +31,32 @@ def where_able(method: Method) -> Step:
     return step
 
 
+GREEDY = where_able(greedy.METHODS[0])
+"""Makes quick plans."""
+
+
 def valid_for(instance: Instance, plan: Plan | None) -> Plan | None:
     """A plan of another instance as a plan of this one; None if the verifier refuses it here, or if there is none."""
     return instance.adopted(plan) if plan is not None and verify(instance, plan).ok else None
 
 
-def of_others(method: Method, others: Callable[[Instance], Iterable[Instance]]) -> Step:
-    """A step that runs a method only on other instances, which are planned sooner, and returns the best plan."""
+def rerated(instance: Instance, plan: Plan) -> Plan:
+    """A plan of other demand with the rates of an instance, without workloads that it lacks; it need not be valid."""
+    known = plan.with_replicas(lambda one: one if one.workload in instance.workload else None)
+    carried = carried_rps(known.gpus)
+    scaled = known.with_rates({
+        one.name: instance.planned_rps(one) / carried[one.name] for one in instance.workloads if carried[one.name]})
+    return instance.plan_of(plan.method or "", scaled.gpus)
+
+
+def of_others(others: Callable[[Instance], Iterable[Instance]]) -> Step:
+    """A step that runs greedy only on other instances, which are planned sooner, and returns the best plan."""
     def step(instance: Instance, search: Search) -> Outcome:
         progress = Progress(instance, search)
         for other in others(instance):
             if progress.plan is not None and not search.left_s:
                 break
-            progress.offer(valid_for(instance, where_able(method)(other, search.apart()).plan))
+            progress.offer(valid_for(instance, GREEDY(other, search.apart()).plan))
         return progress.outcome("completed")
 
     return step

@@ -47,7 +47,7 @@ def solve(instance: Instance, search: Search) -> Outcome:
     bounds.prove(progress, 0.0)  # one round, however long it takes
     if walk is not None and math.isfinite(bounds.proof.bound):
         if search.start is None:
-            progress.offer(of_others(greedy.METHODS[0], narrower)(instance, search.apart()).plan)
+            progress.offer(of_others(narrower)(instance, search.apart()).plan)
             progress.offer(greedy.solve(instance, search.apart()).plan)
         walk(SCHEDULE.walk_s)
     while not progress.enough and search.left_s > 0 and (going or parts) and math.isfinite(bounds.proof.bound):

@@ -70,6 +70,6 @@ def test_greedy_plans_of_parts_of_the_fleet_count_under_random_arrivals():
         "performance": [data for _, _, data in types],
         "workloads": [{"name": f"w{at}", "model": model, "slo_ms": slo_ms, "rate_rps": rate_rps}
                       for at, (model, slo_ms, rate_rps) in enumerate(loads)]})
-    plan = auto.of_others(auto.greedy.METHODS[0], auto.narrower)(instance, Search(60.0)).plan
+    plan = auto.of_others(auto.narrower)(instance, Search(60.0)).plan
     part = auto.greedy.solve(instance.replace(fleet=instance.fleet[::2]), Search(60.0)).plan
     assert len(part.gpus) == len(plan.gpus) == 5

@@ -13,7 +13,7 @@ import provision
 from provision.models.base.errors import MethodError
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import objective_of
-from provision.solving.repair import rerated
+from provision.solving.steps import rerated
 from provision.sweeps.parameters import changed
 from provision.verification.verify import verify
 
