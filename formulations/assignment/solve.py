@@ -4,7 +4,8 @@ First equal GPUs are stated together, as a relaxation, which has no symmetry and
 plan to begin with. Then they are stated one by one. The model excludes no plan, so the solver's bound is a bound on
 the instance. A solution becomes a plan at the rates that the performance models predict. If it claims more than that,
 the model is refined there and solved again, until a plan is as good as the bound, or the time is over. Where replicas
-share slices in more ways than can be listed, column generation answers instead (`provision.formulations.master`).
+share slices in more ways than can be listed, the master program gives a bound for the plan to begin with
+(`provision.formulations.master`).
 """
 
 import math

@@ -146,9 +146,9 @@ class RateColumns:
         return of_gpu
 
     def useful(self, found: Relaxed, most: float) -> Ints:
-        """The known patterns that a plan of cost at most ``most`` may use, by rising reduced cost; of equal ones, those
-        that carry most come first. Every pattern of a plan adds its reduced cost to the linear program's value.
-        ``most`` is in multiples of the dearest GPU's price.
+        """The known patterns that a plan of cost at most ``most`` may use. The cost, in multiples of the dearest GPU's
+        price, is at least the linear program's value plus the reduced costs of the patterns. Those of the least reduced
+        cost come first; of equal ones, those that carry most.
         """
         over = found.reduced + self.of_gpus(found)[self.slice_type]
         tolerance = SOLVER * (found.value + self.problem.most_gpus)  # the solver's, for each replica

@@ -25,10 +25,10 @@ NOTHING = -1
 class Demand(NamedTuple):
     """What the patterns of a plan must carry, and the number of replicas that they may have.
 
-    ``carried`` (patterns, rows) are the fractions of rates and of least numbers of replicas that patterns provide;
-    ``wanted`` and ``value`` (rows,) are what is asked for, and the value of a whole row. ``number`` (patterns, limited
-    groups) are replicas, ``most`` (limited groups,) their largest numbers, and ``excess`` is the cost of each further
-    replica.
+    ``carried`` (patterns, rows) are the fractions of rates and of least numbers of replicas that patterns provide.
+    ``wanted`` (rows,) is what must be carried, and ``value`` (rows,) what it is worth to carry all of a row. ``number``
+    (patterns, limited groups) are replicas, ``most`` (limited groups,) their largest numbers, and ``excess`` is the
+    cost of each further replica.
     """
 
     carried: Floats
@@ -93,8 +93,8 @@ def drawn_slots(columns: RateColumns, found: Relaxed, counts: Sequence[int], gap
 
 
 def _demand(columns: RateColumns, found: Relaxed, patterns: Ints, slots: int) -> Demand:
-    """The Demand of all workloads, with values from the linear program, raised to a least value so that the search
-    carries rows that the program values at 0.
+    """The Demand of all workloads. Its values are those of the linear program, but none is 0, because the search would
+    leave such rows uncarried.
     """
     number, asked, counted = columns.number[patterns], columns.asked_for, columns.counted
     value = np.append(found.per_rps * columns.asked_rps, found.bonus[asked] * columns.least[asked])

@@ -194,7 +194,7 @@ class FullFleet:
         return None if found.x is None else self.filled(found.x)
 
     def filled(self, numbers: Floats) -> Filled:
-        """The GPUs and patterns of a whole-number solution over ``columns`` and partitions."""
+        """The GPUs and patterns of a whole-number solution: values of all ``columns``, and then of all partitions."""
         many, gpus = np.split(np.rint(numbers).astype(int), [len(self.columns)])
         taken = [one for one, times in zip(self.columns, many.tolist(), strict=True) for _ in range(times)]
         return self.master.gpus(gpus), taken

@@ -105,8 +105,8 @@ class RatedSearch:
             idle += not rises
 
     def prove(self) -> None:
-        """Prove a bound by pricing at the linear program's duals. Add patterns until those that are missing hardly
-        lower the value of the linear program.
+        """Prove a bound by pricing at the linear program's duals. Add patterns until further ones would lower the
+        program's value by no more than the fraction ``SCHEDULE.used``.
         """
         while self.search.left_s > 0:
             found = self.master.relaxed()
@@ -117,8 +117,8 @@ class RatedSearch:
                 return
 
     def _spare(self, found: Relaxed) -> float:
-        """The fraction by which patterns may exceed the prices of slices: the bound, rounded up to a price that GPUs
-        can have, is the same.
+        """The fraction by which patterns may exceed the prices of slices without being added. Once the bound is rounded
+        up to a price that GPUs can have, these patterns would not change it.
         """
         units = found.value * self.problem.dearest
         if units <= 0:  # free GPUs suffice

@@ -213,7 +213,7 @@ FEATURES = {"several_gpu_types", "limited_counts", "with_mig", "without_mig", "w
 
 
 def applies(instance: Instance) -> bool:
-    """Whether an instance can be bounded in this way."""
+    """Whether a ValueBound can bound an instance."""
     sharing = [one for entry in instance.fleet if entry.mps for one in instance.sharing_files(entry.gpu)]
     known = bool(sharing) and all(isinstance(one, IgniterProfiles | Colocation) for one in sharing)
     return known and needs(instance) <= FEATURES and not instance.workflows and any(

@@ -65,7 +65,7 @@ def solve(instance: Instance, search: Search) -> Outcome:
 
 @uncollected()
 def _mixed(instance: Instance, until: Deadline) -> tuple[Plan | None, float | None]:
-    """The plan of mixed replica sets, and a bound on all plans if replicas may not share slices."""
+    """The plan of mixed replica sets, and a bound on all plans, which is None if replicas may share slices."""
     segments = best_segments(instance)
     layouts, bound = mixed(instance, segments, until)
     if layouts is not None and instance.objective == THROUGHPUT:

@@ -241,9 +241,7 @@ def _settings(problem: Problem, until: Deadline) -> list[tuple[int, Setting]]:
 
 
 def _ways(kinds: Sequence[Way], kind: Ints, row: Ints, rate_rps: Floats) -> Records:
-    """Records of type WAY, of the ways ``kinds`` with the indices ``kind`` for rows; the rates of ways are divided by
-    their row's rate.
-    """
+    """Records of type WAY: for each of ``row``, the way ``kinds[kind]``, with rates as parts of the row's rate."""
     found = np.array([(0, one.role, 1 if one.run is None else one.run.processes, one.limit, one.apart, one.most_rps,
                        one.least_rps, one.busy, one.memory_gib) for one in kinds], WAY)[kind]
     found["row"] = row

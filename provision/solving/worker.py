@@ -36,7 +36,7 @@ Tell = Callable[[str], None]
 
 
 def can_fork() -> bool:
-    """Whether a process can be copied with all that it has imported, also where it has threads."""
+    """Whether a running process can be forked here, which takes along all that it has imported: only on Linux."""
     return sys.platform == "linux"
 
 

@@ -242,8 +242,8 @@ def _indexed(points: RatePoints) -> tuple[Ints, Ints]:
 
 
 def _divisions(limit: int, size: int, most: int) -> Ints:
-    """(divisions, replicas) the units of each replica: multiples of the least step that gives no more than ``most``
-    divisions. The last replica gets the rest.
+    """Divide units among replicas in all ways, (divisions, replicas). Units come in steps, the smallest that give no
+    more than ``most`` divisions; the last replica gets the rest.
     """
     step = 1
     while step < limit // size and math.comb(limit // step - 1, size - 1) > most:

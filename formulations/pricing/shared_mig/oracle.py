@@ -93,7 +93,7 @@ class NetworkPatterns(RateOracle):
 
 class NetworkBounds(RateOracle):
     """Bounds on the values of slices of one profile, as of ``shared_relaxation``: at every level, workloads divide the
-    time and the processes of a slice freely. Its patterns say what such a slice carries; no plan can have them.
+    time and the processes of a slice freely. Its patterns only steer linear programs to better duals; no plan has them.
 
     The value of a level is that of a linear program. Its duals are prices of the slice's time and of a process, and any
     such prices bound the value.
@@ -106,10 +106,10 @@ class NetworkBounds(RateOracle):
     Attributes
     ----------
     level, group, widest
-        For each workload group with one of its models at each level that allows it: the indices of the level and of the
-        group, and the most processes of a replica.
+        (rows,) A row is a group of workloads with one of its models, at a level at which some batch is in time: the
+        indices of its level and its group, and the most processes of a replica.
     needs
-        (2, those) the slice's time and the processes that a request/s takes.
+        (2, rows) the slice's time and the processes that a request/s takes.
     room
         (levels, 2) the time and the processes that a slice has.
     """
@@ -132,7 +132,7 @@ class NetworkBounds(RateOracle):
         self.widest = np.array([min(data.models[name].coefficients.max_processes, clients) for _, name in rows])[row]
 
     def price(self, prices: GroupPrices, floor: float, effort: int) -> PricedRates:
-        """See ``RateOracle.price``. A negative bonus counts once for as many processes as a replica may have."""
+        """See ``RateOracle.price``. A negative bonus is paid once per replica, so each process bears 1 / ``widest``."""
         replicas = np.where(prices.bonus[self.group] > 0, 1.0, 1 / self.widest) * self.needs[1]
         gain, levels = prices.per_rps[self.group] + prices.bonus[self.group] * replicas, len(self.room)
         rows = np.concatenate([self.level, levels + self.level])
@@ -140,7 +140,7 @@ class NetworkBounds(RateOracle):
         found = solve_linear(Rows(-gain, taken, -self.room.T.ravel(), np.zeros(len(gain)), self.asked_rps[self.group]))
         x, duals = (np.zeros(len(gain)), np.zeros(2 * levels)) if found is None else (found.x, found.duals)
         time, process = duals.reshape(2, levels)
-        process = np.maximum(process, prices.bonus.max(initial=0.0))  # further replicas may carry nothing
+        process = np.maximum(process, prices.bonus.max(initial=0.0))  # else idle replicas were worth more
         over, rps, number = np.zeros((3, levels, len(prices.per_rps)))
         at = self.level, self.group
         np.maximum.at(over, at, gain - time[self.level] * self.needs[0] - process[self.level] * self.needs[1])

@@ -146,7 +146,7 @@ def _by_cell(options: RateOptions, prices: GroupPrices, useful: Ints) -> tuple[F
 @inner
 def _worth(options: RateOptions, useful: Ints, value: Floats, busy: Floats, total: int, time: float) -> Floats:
     """(2, useful points, cells) the highest value of a replica on a slice with ``total`` processes, less the price of
-    its time, at hold times from each cell on; minus infinity where no hold time is allowed.
+    its time, if its batches hold at least as long as the beginning of a cell; minus infinity where that is not allowed.
     """
     cells = options.rps.shape[1]
     worth = np.full((2, len(useful), cells + 1), -np.inf)

@@ -39,8 +39,7 @@ class Side(NamedTuple):
 
 
 def sides_of(tables: TurnTables) -> list[list[Side]]:
-    """The parts of every split of a GPU. Each workload of ``tables`` stands for a role with one of the role's models.
-    """
+    """The parts of every split of a GPU. The rows of ``tables`` are roles, each with one of its models."""
     pressures = [_pressures(tables, share) for share in range(len(tables.shares))]
     splits = [[tables.shares.index(share) for share in split] for split in dict.fromkeys(
         tuple(sorted(one)) for one in tables.data.splits)]
@@ -58,8 +57,8 @@ def _pressures(tables: TurnTables, share: int) -> tuple[Floats, Floats]:
 
 
 def _side(tables: TurnTables, share: int, received: Floats, exerted: Floats) -> Side:
-    """The levels of a share, where the other part exerts at least the pressures ``received``, and this part exerts at
-    most those of ``exerted``.
+    """All levels of a share. ``received`` are the least pressures that the other part exerts, ``exerted`` the most that
+    this part may exert.
     """
     cycles_ms, who, found, none = _cycles(tables, share), np.arange(len(tables.rates)), list[Ints](), UNITS + 1
     pressure = tables.pressure[share]

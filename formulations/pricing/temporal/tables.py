@@ -131,7 +131,7 @@ class TurnTables:
     def settle(self, parts: Sequence[Part]) -> list[tuple[int, ...]] | None:
         """The smallest batches for the parts of one GPU; None if an SLO, a rate or the memory limit is violated.
 
-        ``parts`` are (share, load) with non-empty loads. The pressures between the parts start at none and rise until
+        ``parts`` are (share, load) with non-empty loads. The pressures between the parts start at 0 and rise until
         they are consistent. Slower executions never allow smaller batches. So the result has the smallest batches of
         all solutions.
         """
