@@ -199,14 +199,14 @@ class SliceModel:
         return kinds, kind[order], row[order], at[order]
 
     def running(self, setting: int, ways: Sequence[int]) -> Sequence[Running]:
-        """The operating points of ways that are on a slice together."""
+        """The operating points of ways that are on a slice together, in the order in which they were added."""
         runs = [self.way_of[way].run for way in ways]
         known = [run for run in runs if run is not None]
         if len(known) == len(runs):
             return known
         held = self.settings[setting][1]
         left = [self.way_of[way].role for way in ways]
-        pattern = tuple(sorted(left))
+        pattern = tuple(left)
         if held.patterns is not None:  # one pattern has all their roles, and perhaps more
             asked = Counter(left)
             pattern = min((one for one in held.patterns if asked <= Counter(one)), key=len)

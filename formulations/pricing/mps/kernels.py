@@ -173,13 +173,20 @@ def holds(tables: PointTables, point: int, count: int, cache: float, power_w: fl
 
 @compiled
 def arrange(tables: PointTables, members: Ints, units: Ints, points: Ints) -> int:
-    """Find operating points for a set by ``settle``, whose arguments and result it has.
+    """Find operating points for a set by ``settle``, whose arguments and result it has: for all members at once, or
+    else for one after the other, each beside those before it, as greedy fills a slice.
 
-    A member's burden on others may rise or fall with its units. So a set for which ``settle`` finds no points may still
-    be feasible: then the result is UNKNOWN, unless the set is not ``possible``.
+    A member's burden on others may rise or fall with its units. So a set for which no points are found may still be
+    feasible: then the result is UNKNOWN, unless the set is not ``possible``.
     """
     settled = settle(tables, members, len(members), units, points)
-    return UNKNOWN if settled == NONE and possible(tables, members) else settled
+    if settled == NONE:
+        for size in range(1, len(members) + 1):
+            units[size - 1] = 0
+            settled = settle(tables, members, size, units, points)
+            if settled == NONE:
+                return UNKNOWN if possible(tables, members) else NONE
+    return settled
 
 
 def feasible_sets(tables: PointTables, copies: Sequence[int], until: Deadline) -> list[tuple[int, ...]] | None:

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import provision
+from provision.formulations.pricing.settings import settings_of
+from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.core.greedy import problem_of
 from provision.heuristics.core.schedule import SCHEDULE
@@ -83,3 +85,11 @@ def test_a_walk_begins_with_the_plan_that_it_is_given(name, limits, part):
     walk = Walk(problem_of(instance), plan, 0.0, np.random.default_rng(0), NEVER)
     begun = walk._planned(plan, NEVER)
     assert len(begun.entry) == len(plan.gpus) and uncarried(walk.tables, begun) <= part * len(plan.gpus)
+
+
+def test_replicas_that_were_added_one_by_one_have_operating_points():
+    """Settled all at once, from no units on, this set ends where the GPU has too few."""
+    instance = provision.read("igniter-variants-12")
+    problem = Problem(instance)
+    (setting,) = (one for _, one in settings_of(problem, NEVER))
+    assert len(setting.running((0, 2, 7, 4, 5))) == 5
