@@ -1,4 +1,4 @@
-"""Linear and integer programs by SciPy's HiGHS. Integer programs can be stopped."""
+"""Linear and integer programs by HiGHS in SciPy; and linear programs that grow, by GLOP in OR-tools."""
 
 import threading
 from collections.abc import Callable
@@ -70,6 +70,46 @@ def solve_linear(rows: Rows) -> LinearSolution | None:
         if STATUSES.get(found.status) == "infeasible":
             break
     return None
+
+
+class GrowingProgram:
+    """A linear program that is solved again and again, each time with the same rows and further columns. The primal
+    simplex method goes on from the last optimum.
+    """
+
+    def __init__(self) -> None:
+        from ortools.linear_solver.pywraplp import Solver  # here, since it loads slowly
+
+        self.solver: Any = Solver.CreateSolver("GLOP")
+        self.solver.SetSolverSpecificParametersAsString("use_preprocessing: false use_dual_simplex: false")
+        self.least = np.zeros(0)
+
+    def solve(self, rows: Rows) -> LinearSolution | None:
+        """The optimum; None if there is none. The program must begin with the columns of the last call, of which only
+        the least values may differ. Where GLOP fails, HiGHS solves the program from scratch.
+        """
+        self._extend(rows)
+        if self.solver.Solve() != self.solver.OPTIMAL:
+            return solve_linear(rows)
+        variables, constraints = self.solver.variables(), self.solver.constraints()
+        return LinearSolution(self.solver.Objective().Value(), np.array([one.solution_value() for one in variables]),
+                              np.maximum([one.dual_value() for one in constraints], 0),
+                              np.maximum([one.reduced_cost() for one in variables], 0))
+
+    def _extend(self, rows: Rows) -> None:
+        """Add the columns that are new, and change the least values of the others."""
+        solver, matrix, known = self.solver, rows.matrix.tocsc(), len(self.least)
+        for right in [] if solver.NumConstraints() else rows.right.tolist():
+            solver.Constraint(right, solver.infinity())
+        constraints, variables, objective = solver.constraints(), solver.variables(), solver.Objective()
+        for at in np.flatnonzero(rows.least[:known] != self.least).tolist():
+            variables[at].SetLb(float(rows.least[at]))
+        for at in range(known, len(rows.cost)):
+            new = solver.NumVar(float(rows.least[at]), float(rows.most[at]), "")
+            objective.SetCoefficient(new, float(rows.cost[at]))
+            for entry in range(matrix.indptr[at], matrix.indptr[at + 1]):
+                constraints[matrix.indices[entry]].SetCoefficient(new, float(matrix.data[entry]))
+        self.least = rows.least.copy()
 
 
 def solve_integer(rows: Rows, whole: NDArray[np.bool_], time_limit_s: float, gap: float = 0.0) -> IntegerSolution:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import coo_array, csc_array, hstack
 
+from provision.formulations.linear.highs import GrowingProgram
 from provision.formulations.linear.restricted import Columns, RestrictedMaster
 from provision.formulations.pricing.mps.kernels import NONE
 from provision.formulations.pricing.mps.offers import PlaceValues, choices_of, value_at
@@ -164,6 +165,7 @@ class ValueProgram:
         self.rows = nodes.shape[0] * nodes.shape[1]
         self.master = RestrictedMaster(patterns.problem, nodes=np.zeros(self.rows) if wanted is None else wanted,
                                        demand=np.array([one.workloads for one in cells], float))
+        self.simplex = GrowingProgram()
         self.fixed = [self.master.tiers(), self.master.partitions, self._moves()]
         self.found, self.value = self.master.columns(np.zeros(0)), 0.0
         self.x = self.reduced = np.zeros(0)
@@ -203,7 +205,7 @@ class ValueProgram:
         the value by the fraction ``over``.
         """
         patterns, before, priced = self.patterns, math.inf, math.inf
-        while (found := self.master.relaxed([*self.fixed, self.found])) is not None:
+        while (found := self.simplex.solve(self.master.program([*self.fixed, self.found]))) is not None:
             self.value, (_, slices, nodes, demand) = found.value, self.master.split(found.duals).values()
             columns, first = len(self.found.cost), len(found.x) - len(self.found.cost)
             self.x, self.reduced = found.x[first:], found.reduced[first:]
