@@ -56,8 +56,8 @@ def run(instance: Instance, search: Search) -> Outcome:
     ended: Termination = "completed" if progress.enough else found.termination  # enough: within the gap asked for
     ended = "proved" if progress.proved else ended
     if progress.plan is not None and ended in ("proved", "completed") and slack:
-        seconds = max(SCHEDULE.slack_s, SCHEDULE.slack_part * progress.search.elapsed_s)
-        progress.plan = with_slack(instance, progress.plan, progress.bound, progress.search.apart(seconds))
+        seconds = max(SCHEDULE.slack_s, SCHEDULE.slack_part * progress.search.elapsed_s) - progress.writing_s
+        progress.plan = with_slack(instance, progress.plan, progress.bound, progress.search.apart(max(seconds, 0.0)))
     return progress.outcome(ended, reason, built)
 
 
