@@ -65,22 +65,27 @@ def begun(instance: Instance, search: Search, patience: float) -> Walk:
     return Walk(problem_of(instance), search.start, search.bound or 0.0, draw, search.within(), patience)
 
 
-def walking(progress: Progress, patience: float = math.inf) -> Callable[[float], bool]:
-    """A function that improves the best plan by ruin and recreate for some seconds, and returns whether it may go on.
+def walking(progress: Progress) -> Callable[[float], bool]:
+    """A function that improves the best plan by ruin and recreate for some seconds. It returns whether its
+    time ended before its patience did (`Walk`); after that, a further call has patience anew.
 
-    The walk begins at the first call, and anew where another search found a better plan. For ``patience`` see `Walk`.
+    The walk begins at the first call, and goes on from the best plan where another search found it.
     """
     walks = list[Walk]()
 
     def turn(seconds: float) -> bool:
         instance, search = progress.instance, replace(progress.search, start=progress.plan, bound=progress.bound)
-        if not walks or objective_of(instance).better(progress.value, walks[0].value):
-            try:
-                walks[:] = [begun(instance, search, patience)]
-            except TimeIsUpError:
-                return False
-        ended = walks[0].go(replace(search.apart(seconds), bound=progress.bound))
-        progress.offer(walks[0].plan(NAME))
+        try:
+            if not walks:
+                walks.append(begun(instance, search, SCHEDULE.patience))
+            elif progress.plan is not None and objective_of(instance).better(progress.value, walks[0].value):
+                walks[0].go_on_from(progress.plan, search.within())
+        except TimeIsUpError:
+            return False
+        walk = walks[0]
+        walk.idle = 0 if walk.ended else walk.idle
+        ended = walk.go(replace(search.apart(seconds), bound=progress.bound))
+        progress.offer(walk.plan(NAME))
         return ended == "time_limit"
 
     return turn

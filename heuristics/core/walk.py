@@ -28,8 +28,8 @@ class Walk:
     problem
         The problem.
     start
-        A plan to beat; None for none. A walk begins with GPUs that are filled one after the other. If they cost more
-        than the plan, it begins with the plan.
+        The plan from which the walk begins. If it is None, the walk begins with GPUs that are filled one after the
+        other.
     bound
         A proven bound on the objective; no cheaper GPUs are tried.
     draw
@@ -66,11 +66,15 @@ class Walk:
         self.best: State | None = None
         self.trials, self.least = list[State](), list[float]()
         self.turn = self.done = self.idle = self.taken = 0
-        self._begin(until)
-        objective = objective_of(self.instance)
-        if start is not None and (self.best is None or objective.better(objective.value(start), self.value)):
-            self.best = None
-            self._try(self._cheaper(self._planned(start, until)))
+        if start is None:
+            self._begin(until)
+        else:
+            self.go_on_from(start, until)
+
+    def go_on_from(self, plan: Plan, until: Deadline) -> None:
+        """Try GPUs that cost less than those of a plan. Raises TimeIsUpError if the time is over before."""
+        self.start, self.best = plan, None
+        self._try(self._cheaper(self._planned(plan, until)))
 
     @property
     def ended(self) -> bool:

@@ -24,7 +24,6 @@ from provision.formulations.search.segments import best_segments
 from provision.formulations.search.type_counts import TypeCounts
 from provision.heuristics.core import lns
 from provision.heuristics.core.mixing import cuts_of
-from provision.heuristics.core.schedule import SCHEDULE as WALKS
 from provision.models.base.clock import Stopwatch
 from provision.models.base.tolerances import MISSING, SOLVER
 from provision.models.problem.instance import THROUGHPUT, Instance
@@ -140,7 +139,7 @@ def first_answers(instance: Instance, search: Search) -> Outcome:
         return replace(refused, build_seconds=search.elapsed_s)
     progress, bounded, seconds = Progress(instance, search), is_relaxed(instance), SCHEDULE.bound_s
     progress.offer(lns.first_plan(instance, search))
-    walk, cut = lns.walking(progress, WALKS.patience), bounded
+    walk, cut = lns.walking(progress), bounded
     going = walk(SCHEDULE.walk_s)
     while bounded and (cut or going) and not progress.proved and search.left_s and seconds <= SCHEDULE.longest_s:
         if cut:

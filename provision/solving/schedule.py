@@ -30,8 +30,8 @@ class Schedule:
     walk_s
         Ruin and recreate from greedy's plan, where many workloads share GPUs under interference, and before the first
         bound without columns, if closed networks share slices.
-    values_s, parts_s
-        A turn of bounds by prices of replicas, and one of ruin and recreate; and a plan of parts of workloads.
+    values_s, walks_s, parts_s
+        A turn of bounds by prices of replicas, one of ruin and recreate after it, and a plan of parts of workloads.
     bound_s, longest_s, longer
         The seconds of the first bound without columns and of ruin and recreate after it, those of the longest bound,
         and the factor from one to the next.
@@ -58,6 +58,7 @@ class Schedule:
     shared_s: float = 24.0
     walk_s: float = 0.4
     values_s: float = 3.0
+    walks_s: float = 1.0
     parts_s: float = 30.0
     bound_s: float = 4.0
     longest_s: float = 32.0

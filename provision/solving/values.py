@@ -13,7 +13,6 @@ from provision.formulations.search.segments import best_segments
 from provision.formulations.values import bound
 from provision.formulations.values.plan import plan_of_parts
 from provision.heuristics.core import greedy, lns
-from provision.heuristics.core.schedule import SCHEDULE as WALKS
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Outcome, Progress, Search
 from provision.solving.repair import mended
@@ -43,7 +42,7 @@ def solve(instance: Instance, search: Search) -> Outcome:
     if refused:
         return refused
     progress, bounds, parts, going = Progress(instance, search), bound.value_bound(instance), True, True
-    walk = None if vast(instance) else lns.walking(progress, WALKS.patience)
+    walk = None if vast(instance) else lns.walking(progress)
     bounds.prove(progress, 0.0)  # one round, however long it takes
     if walk is not None and math.isfinite(bounds.proof.bound):
         if search.start is None:
@@ -53,7 +52,7 @@ def solve(instance: Instance, search: Search) -> Outcome:
     while not progress.enough and search.left_s > 0 and (going or parts) and math.isfinite(bounds.proof.bound):
         going = bounds.prove(progress, SCHEDULE.values_s)
         if walk is not None and not progress.enough:
-            going |= walk(SCHEDULE.values_s)
+            going |= walk(SCHEDULE.walks_s)
         if parts and not progress.enough:
             gpus = plan_of_parts(instance, search.within(SCHEDULE.parts_s), progress.value)
             progress.offer(mended(instance, instance.plan_of(NAME, gpus), search) if gpus else None)
