@@ -18,9 +18,8 @@ import results
 
 from provision.draw.output import print_table
 from provision.models.performance.bands import SeenErrors
-from provision.models.performance.catalogue import load_performance, shipped_performance
+from provision.models.performance.catalogue import load_performance, overall_bands, shipped_performance
 from provision.models.performance.operating_points import Prediction
-from provision.models.performance.stated_bands import overall_bands
 from provision.models.traffic.register import rule_of
 from provision.models.traffic.rule import Traffic
 

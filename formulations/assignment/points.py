@@ -21,7 +21,7 @@ from provision.formulations.search.problem import Problem
 from provision.models.base.arrays import Floats, Ints, Records
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.igniter import IgniterProfiles
-from provision.models.performance.sm_shares import share_of_units
+from provision.models.performance.shared_gpus import share_of_units
 from provision.models.plans.plan import Replica
 from provision.models.problem.workload import FleetEntry
 

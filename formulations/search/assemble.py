@@ -12,7 +12,7 @@ import numpy as np
 from provision.formulations.search.fleet import Partitions
 from provision.formulations.search.segments import Segments, cap_rps
 from provision.models.base.arrays import Floats, Ints
-from provision.models.base.collection import uncollected
+from provision.models.base.objects import uncollected
 from provision.models.base.tolerances import DUST, PLANNED
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice, carried_rps
 from provision.models.problem.instance import Instance

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from provision.models.base.arrays import Floats, Ints
-from provision.models.base.identity import Identity
+from provision.models.base.objects import Identity
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.geometry import Geometry, geometry
 from provision.models.performance.catalogue import PerformanceFile

@@ -26,7 +26,7 @@ from provision.heuristics.core.mixing import mixed
 from provision.heuristics.core.schedule import SCHEDULE
 from provision.heuristics.core.walk import Walk, assembled
 from provision.models.base.clock import Deadline, TimeIsUpError
-from provision.models.base.collection import uncollected
+from provision.models.base.objects import uncollected
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method, needs

@@ -17,7 +17,7 @@ from provision.formulations.search.segments import SliceType
 from provision.heuristics.core.schedule import SCHEDULE, Schedule
 from provision.models.base.arrays import Bools, Floats, Ints, Records
 from provision.models.base.clock import Deadline
-from provision.models.base.collection import uncollected
+from provision.models.base.objects import uncollected
 from provision.models.base.tolerances import LOOSE, TOLERANCE
 from provision.models.plans.plan import Replica
 from provision.models.problem.instance import Instance

@@ -46,7 +46,7 @@ from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.gpulets.plans import FEATURES, GpuletTables, outcome
 from provision.models.base.arrays import Floats
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
 from provision.models.problem.search import Outcome, Search

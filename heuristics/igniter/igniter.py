@@ -39,7 +39,7 @@ from provision.formulations.search.segments import best_segments
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import IgniterProfiles, Terms, igniter_data, solo_terms, together
-from provision.models.performance.sm_shares import share_of_units
+from provision.models.performance.shared_gpus import share_of_units
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method

@@ -37,7 +37,7 @@ from provision.models.fitting.latency_models import fit_lwr
 from provision.models.fitting.profile_points import ProfilePoints
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import solo_terms
-from provision.models.performance.sm_shares import share_of_units
+from provision.models.performance.shared_gpus import share_of_units
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method

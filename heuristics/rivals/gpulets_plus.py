@@ -27,7 +27,7 @@ from provision.models.base.arrays import Floats
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.colocation import Colocation
 from provision.models.performance.igniter import IgniterProfiles
-from provision.models.performance.sm_shares import DIGITS
+from provision.models.performance.shared_gpus import DIGITS
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method

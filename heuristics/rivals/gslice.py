@@ -52,7 +52,7 @@ from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.igniter import IgniterProfiles, igniter_data
 from provision.models.performance.operating_points import Member, Prediction
-from provision.models.performance.sm_shares import share_of_units
+from provision.models.performance.shared_gpus import share_of_units
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method

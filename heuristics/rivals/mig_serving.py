@@ -57,7 +57,7 @@ from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.fleet import partitions_of
 from provision.formulations.search.segments import Segments, best_segments
 from provision.models.base.arrays import Floats, Ints
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of

@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from provision.models.base.collection import uncollected
 from provision.models.base.errors import InputError
+from provision.models.base.objects import uncollected
 
 DEEPEST = 100
 """The most levels of nesting; a sensible file has far fewer."""

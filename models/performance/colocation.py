@@ -43,9 +43,8 @@ from provision.models.base.fields import Fraction, Name, NonNegative, Positive, 
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance.fitted_networks import FittedError
-from provision.models.performance.memory import NEVER_MS, MemoryStated, SharedMemoryData
 from provision.models.performance.operating_points import Member, OperatingPoints, Prediction
-from provision.models.performance.sm_shares import grid, on_grid
+from provision.models.performance.shared_gpus import NEVER_MS, MemoryStated, SharedMemoryData, grid, on_grid
 
 
 class Wave(Record):

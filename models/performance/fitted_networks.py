@@ -15,8 +15,12 @@ from pydantic import Field, model_validator
 from provision.models.base.arrays import Floats
 from provision.models.base.fields import Name, NonNegative, PositiveCount, Record, Text
 from provision.models.hardware.gpu import WHOLE, gpu_type, no_profile
-from provision.models.performance.closed_network import ClosedNetwork, batch_latency_ms_array, work_ms_array
-from provision.models.performance.longest_batches import network_hold_ms
+from provision.models.performance.closed_network import (
+    ClosedNetwork,
+    batch_latency_ms_array,
+    network_hold_ms,
+    work_ms_array,
+)
 from provision.models.performance.operating_points import Member, OperatingPoints, PerformanceData, Prediction
 
 
@@ -123,7 +127,7 @@ class FittedNetworks(PerformanceData):
         and n processes use at most n / P of the slice.
 
         Where batches may be partly filled (rules for random arrivals) the latency is an upper bound for every batch
-        size and every routing (`longest_batches`).
+        size and every routing (`closed_network.network_hold_ms`).
         """
         if len(members) == 1 or any(member.sm_share != 1 for member in members):
             return super().predict(profile, members)

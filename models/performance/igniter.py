@@ -16,9 +16,8 @@ from provision.models.base.arrays import Floats, Ints
 from provision.models.base.fields import Fraction, Name, NonNegative, Number, Positive, PositiveCount, Record, Text
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.fitted_networks import FittedError
-from provision.models.performance.memory import NEVER_MS, MemoryStated, SharedMemoryData
 from provision.models.performance.operating_points import Member, OperatingPoints, PerformanceData, Prediction
-from provision.models.performance.sm_shares import grid, on_grid, units_of
+from provision.models.performance.shared_gpus import NEVER_MS, MemoryStated, SharedMemoryData, grid, on_grid, units_of
 
 BYTES_PER_MS = 1e6
 """Bytes transferred per millisecond at 1 GB/s."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from provision.models.performance.memory import SharedMemoryData
+from provision.models.performance.shared_gpus import SharedMemoryData
 from provision.models.problem.instance import Instance
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import THROUGHPUT, Instance

@@ -7,12 +7,11 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
-from provision.models.base.identity import Identity
+from provision.models.base.objects import Identity
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.bands import Spot
-from provision.models.performance.catalogue import PerformanceFile
+from provision.models.performance.catalogue import PerformanceFile, ServiceBands, band_of
 from provision.models.performance.operating_points import Member, Prediction
-from provision.models.performance.stated_bands import ServiceBands, band_of
 from provision.models.performance.tokens.data import TokenModels
 from provision.models.plans.plan import Plan, Replica, Slice
 from provision.models.problem.instance import THROUGHPUT, Instance

@@ -13,8 +13,7 @@ from pydantic import BeforeValidator, Field
 
 from provision.models.base.fields import Number, Positive, Record
 from provision.models.performance.bands import CONFIDENCE, NORMAL, Band
-from provision.models.performance.catalogue import PerformanceFile
-from provision.models.performance.stated_bands import overall_bands
+from provision.models.performance.catalogue import PerformanceFile, overall_bands
 
 HALF_BAND = NORMAL.inv_cdf((1 + CONFIDENCE) / 2)
 """Half of the width of a band of a normal distribution, in standard deviations."""

@@ -17,7 +17,7 @@ from provision.instances.files.files import FilePath
 from provision.instances.read import read, read_plan
 from provision.models.base.clock import Deadline
 from provision.models.base.errors import InputError
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.disturbance import Disturbance, disturbance
 from provision.models.plans.plan import Plan

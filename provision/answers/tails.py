@@ -8,9 +8,8 @@ from collections.abc import Iterator
 
 from provision.models.base.fields import Record
 from provision.models.performance.bands import CONFIDENCE
-from provision.models.performance.catalogue import PerformanceFile
+from provision.models.performance.catalogue import PerformanceFile, ServiceBands
 from provision.models.performance.operating_points import Prediction
-from provision.models.performance.stated_bands import ServiceBands
 from provision.models.plans.plan import Plan, Replica, Slice
 from provision.models.plans.result import Replay
 from provision.models.problem.instance import Instance

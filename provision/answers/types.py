@@ -12,7 +12,7 @@ from provision.formulations.search.fleet import partitions_of
 from provision.formulations.search.segments import best_segments, cap_rps
 from provision.instances.files.files import validate
 from provision.models.base.errors import InputError
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.base.register import did_you_mean
 from provision.models.hardware.gpu import WHOLE, gpu_types, known_type
 from provision.models.hardware.prices import list_prices

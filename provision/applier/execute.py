@@ -34,7 +34,7 @@ from provision.instances.files.files import reason
 from provision.models.base.clock import Stop, end_if_asked, stopping
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Flag, Record
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.hardware.gpu import WHOLE
 
 NEEDED = {

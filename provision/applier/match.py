@@ -23,7 +23,7 @@ from provision.applier.layout import (
 from provision.applier.steps import Step, exclude, gpu_steps
 from provision.applier.target import Commands, check_plan, gpu_layout
 from provision.models.base.errors import InputError
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.hardware.gpu import GpuType, MigProfile, gpu_type, gpu_types, names_type
 from provision.models.plans.plan import Plan
 

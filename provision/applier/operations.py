@@ -31,7 +31,7 @@ from provision.applier.target import Commands, check_plan
 from provision.applier.undo import way_back
 from provision.instances.files.files import FilePath
 from provision.models.base.errors import InputError
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.plans.plan import Plan
 
 

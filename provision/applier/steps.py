@@ -22,7 +22,7 @@ from provision.applier.layout import (
     SliceLayout,
 )
 from provision.models.base.fields import Count, Flag, Name, NonNegative, Record
-from provision.models.base.known import known
+from provision.models.base.objects import known
 
 MEDIA = {0x7, 0x8, 0xF, 0x10}
 """The enumerators of profiles with media extensions. A GPU has a single set of media engines."""

@@ -20,7 +20,7 @@ from provision.instances.files.demand import at_rates
 from provision.instances.files.files import FilePath
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Flag, Name, NonNegative, Positive, Record, Text
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance

@@ -31,7 +31,7 @@ from provision.instances.files.files import reason, validate
 from provision.models.base.arguments import local, operand, option
 from provision.models.base.clock import end_if_asked
 from provision.models.base.fields import Flag, Name, Positive, PositiveCount
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.problem.search import SIGNALS, stoppable
 
 STATE = local(str(default_state()), "DIR", "journal, daemons and environments (default: /var/lib/provision; "

@@ -20,7 +20,7 @@ from provision.instances.importers.pairs import read_alone, read_beside, read_pa
 from provision.instances.importers.parvagpu import GPU
 from provision.instances.importers.parvagpu_profiles import Profile, points_text, read_points, read_profiles
 from provision.models.base.arguments import local, operand, written
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.fitting import colocation
 from provision.models.fitting.families import FAMILIES
 from provision.models.fitting.few_points import propose, propose_further

@@ -29,7 +29,7 @@ from provision.instances.files.files import check_writable, refused, validate
 from provision.instances.generators.families import generated
 from provision.models.base.arguments import FORCE, arguments, declare, flag_of, given, limited, local, operand, option
 from provision.models.base.fields import Flag, Name, Positive, Record, finite
-from provision.models.base.known import known
+from provision.models.base.objects import known
 
 UNKNOWN = 3
 """The exit code if the time limit was reached without a plan and without a proof that there is none."""

@@ -11,7 +11,7 @@ from provision.comparing.table import ComparisonTable
 from provision.instances.files.files import FilePath
 from provision.instances.read import read
 from provision.models.base.errors import InputError, MethodError, UnsupportedError
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.plans.plan import Plan
 from provision.models.plans.report import Report
 from provision.models.problem.instance import Instance

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from provision.draw.words import number, part_of_slo, plural, printable, ranges
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.plans.plan import Plan
 from provision.models.plans.report import Report
 from provision.models.plans.result import Replay, Result, relative_gap

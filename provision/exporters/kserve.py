@@ -16,7 +16,7 @@ from provision.exporters.mig_parted import LABELLING, node_files, operator_notes
 from provision.exporters.pods import NODE_LABEL, check_spread, environment, image_names, kustomization
 from provision.exporters.routing import probes
 from provision.models.base.errors import InputError
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.performance.operating_points import Prediction
 from provision.models.plans.plan import Plan, Replica, Slice
 from provision.models.problem.instance import Instance

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from provision.exporters import routing
 from provision.exporters.common import Exported, Node, nodes, slice_name, slugs
 from provision.models.base.errors import InputError
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.hardware.gpu import WHOLE
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.problem.instance import Instance

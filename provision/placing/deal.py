@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ortools.sat.python import cp_model
 
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.hardware.gpu import split
 from provision.models.hardware.places import Domain, Machine, Places
 from provision.models.plans.plan import Plan, PlannedGpu

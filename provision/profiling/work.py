@@ -20,7 +20,7 @@ import pynvml
 
 from provision.models.base.clock import Stopwatch
 from provision.models.base.errors import InputError
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.hardware.gpu import WHOLE, GpuType, gpu_types, names_type
 
 DEVICE = re.compile(r"\d{1,4}|(?:GPU|MIG)-\S+")

@@ -23,7 +23,7 @@ from provision.instances.files.files import FilePath, refused
 from provision.instances.read import read
 from provision.models.base.clock import Deadline
 from provision.models.base.errors import InputError
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.base.tolerances import FORGIVEN
 from provision.models.plans.plan import Plan
 from provision.models.plans.result import Result

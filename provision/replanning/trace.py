@@ -23,7 +23,7 @@ from provision.instances.files.demand import Demand
 from provision.models.base.arrays import Floats
 from provision.models.base.clock import Deadline, Stopwatch, end_if_asked
 from provision.models.base.errors import InputError, optional
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.disturbance import disturbance, going_on
 from provision.models.plans.plan import Plan

@@ -23,7 +23,7 @@ from provision.models.base.arrays import Ints
 from provision.models.base.errors import InputError
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.igniter import IgniterProfiles
-from provision.models.performance.sm_shares import share_of_units
+from provision.models.performance.shared_gpus import share_of_units
 from provision.models.plans.plan import Plan, Replica
 from provision.models.plans.simulation_report import TARGET, Failure, SimulationSettings, Switch
 from provision.models.problem.instance import Instance

@@ -13,7 +13,7 @@ the rules, these instances follow, each planned on its own. The cheapest plan th
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.hardware.places import Places
 from provision.models.plans.plan import Plan, PlannedGpu
 from provision.models.problem.instance import Instance

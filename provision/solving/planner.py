@@ -14,7 +14,7 @@ from provision.instances.files.demand import at_rates
 from provision.instances.files.files import FilePath, validate
 from provision.instances.read import read
 from provision.models.base.errors import InputError
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.plans.plan import Plan
 from provision.models.plans.result import Result
 from provision.models.problem.instance import Instance

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.performance.memory import SharedMemoryData
+from provision.models.performance.shared_gpus import SharedMemoryData
 from provision.models.plans.plan import Plan, PlannedGpu, carried_rps
 from provision.models.plans.simulation_report import SimulationReport
 from provision.models.problem.instance import Instance

@@ -8,7 +8,7 @@ from provision.instances.importers.tokens.operators import Composed, asked_of, d
 from provision.models.base.arguments import local, written
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Flag, Positive, PositiveCount
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.hardware.prices import ON_DEMAND, list_prices
 from provision.models.performance.tokens.data import TokenModels

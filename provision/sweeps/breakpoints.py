@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple, cast
 
 from provision.models.base.errors import InputError, MethodError
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.sweeps.parameters import changed, find

@@ -11,8 +11,8 @@ from typing import Any
 
 from provision.instances.files.files import FilePath
 from provision.instances.read import read, read_plan
-from provision.models.base.collection import uncollected
 from provision.models.base.errors import InputError
+from provision.models.base.objects import uncollected
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import GpuType, gpu_type, gpus_in
 from provision.models.performance.operating_points import Prediction

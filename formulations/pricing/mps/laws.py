@@ -18,7 +18,7 @@ from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.performance import colocation, igniter
 from provision.models.performance.catalogue import PerformanceFile
-from provision.models.performance.sm_shares import shares_of, units_of
+from provision.models.performance.shared_gpus import shares_of, units_of
 
 RESOURCES = 2
 """The number of shared resources that the search for sets of replicas supports."""

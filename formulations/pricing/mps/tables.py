@@ -24,7 +24,7 @@ from provision.models.base.clock import NEVER, Deadline
 from provision.models.base.compiled import compiled
 from provision.models.base.tolerances import DUST, LOOSE
 from provision.models.performance.catalogue import PerformanceFile
-from provision.models.performance.sm_shares import share_of_units
+from provision.models.performance.shared_gpus import share_of_units
 from provision.models.traffic.rule import LatencyRule
 
 POINTS = ("base_ms", "kernels", "cache_ms", "power_ms", "cache", "power_w")

@@ -31,8 +31,8 @@ from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import SliceType
 from provision.models.base.arrays import Ints
 from provision.models.base.clock import Deadline
+from provision.models.performance.closed_network import network_hold_ms
 from provision.models.performance.fitted_networks import FittedNetworks
-from provision.models.performance.longest_batches import network_hold_ms
 
 
 def network_rates(problem: Problem, slice_type: SliceType, data: FittedNetworks, until: Deadline

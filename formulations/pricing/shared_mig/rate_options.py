@@ -1,7 +1,7 @@
 """Operating points for patterns that carry rates, on slices that closed networks share.
 
 Under rules for random arrivals, batch times are taken with all processes busy
-(`provision.models.performance.longest_batches`). So the rate that a replica carries depends on the operating points of
+(`provision.models.performance.closed_network`). So the rate that a replica carries depends on the operating points of
 its neighbours, but not on the rates that are routed to them, and a workload can be split at any rates.
 
 Under other rules, all processes are busy only for the objective max_throughput. A batch then takes Z + P S, with think

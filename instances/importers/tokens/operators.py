@@ -16,7 +16,7 @@ from provision.instances.importers.tokens.server import Sequences
 from provision.models.base.arguments import local
 from provision.models.base.errors import InputError
 from provision.models.base.fields import PositiveCount, Record
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.hardware.gpu import SIZES, WHOLE, gpu_type, no_profile
 from provision.models.performance.operators.decoder import Decoder
 from provision.models.performance.tokens.data import EngineLimits

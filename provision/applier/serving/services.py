@@ -16,7 +16,7 @@ from provision.applier.serving.servers import Running, Sessions
 from provision.instances.files.files import FilePath, read_text
 from provision.models.base.errors import InputError
 from provision.models.base.kept import replacing
-from provision.models.base.known import known
+from provision.models.base.objects import known
 
 PIPE = "CUDA_MPS_PIPE_DIRECTORY"
 LONGEST_SOCKET = 107

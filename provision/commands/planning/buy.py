@@ -24,7 +24,7 @@ from provision.instances.files.files import check_writable
 from provision.models.base.arguments import local, operand, option, written
 from provision.models.base.clock import Deadline
 from provision.models.base.fields import Count, Flag, Name, Positive
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.problem.search import Incumbent
 from provision.rationing import ration as rationing
 from provision.rationing.ration import Portion, WayBack, ration

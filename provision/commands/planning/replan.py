@@ -23,7 +23,7 @@ from provision.instances.files.files import write_text
 from provision.models.base.arguments import local, operand, option, written
 from provision.models.base.clock import end_if_asked
 from provision.models.base.fields import Count, Flag, Name, NonNegative, Positive, PositiveCount
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.base.register import did_you_mean
 from provision.models.problem.objective import cost_per_hour
 from provision.models.problem.policy import MOST_HEADROOM

@@ -19,7 +19,7 @@ from provision.draw.words import plural
 from provision.instances.files.files import write_text
 from provision.models.base.arguments import operand, option, written
 from provision.models.base.fields import Count, Name, Positive, Text
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.problem.objective import objective_of
 from provision.solving.methods import method as find_method
 from provision.sweeps import words

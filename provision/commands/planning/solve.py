@@ -22,7 +22,7 @@ from provision.instances.files.files import load, validate, write_text
 from provision.models.base.arguments import arguments, flag_of, local, operand, option, written
 from provision.models.base.clock import Deadline, Stopwatch, end_if_asked
 from provision.models.base.fields import Count, Flag, Name, Number, PositiveCount
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.base.register import did_you_mean
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.tokens.data import TokenModels

@@ -16,7 +16,7 @@ from provision.draw.progress import counting
 from provision.instances.files.demand import read_demand
 from provision.models.base.arguments import local, operand, option, written
 from provision.models.base.fields import Count, Flag, Name, NonNegative, Number, PositiveCount, Text
-from provision.models.base.known import known
+from provision.models.base.objects import known
 from provision.models.problem.executor import IN_PROCESS, Executor, executor_of
 from provision.models.problem.objective import objective_of
 from provision.sweeps import words

@@ -14,7 +14,7 @@ from provision.formulations.pricing.shared_mig.rate_search import search
 from provision.formulations.search.problem import Problem
 from provision.models.base.clock import NEVER
 from provision.models.performance.catalogue import load_performance
-from provision.models.performance.longest_batches import network_hold_ms
+from provision.models.performance.closed_network import network_hold_ms
 from provision.models.performance.operating_points import Member
 from provision.models.problem.instance import Instance
 

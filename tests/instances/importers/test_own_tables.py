@@ -15,10 +15,9 @@ from provision.instances.importers.parvagpu import import_tables
 from provision.models.base.errors import InputError
 from provision.models.fitting.waves import between_error
 from provision.models.performance.bands import Spot
-from provision.models.performance.catalogue import PerformanceFile
+from provision.models.performance.catalogue import PerformanceFile, band_of
 from provision.models.performance.measured_segments import MeasuredModel, MeasuredPoint, MeasuredSegments
 from provision.models.performance.operating_points import Member
-from provision.models.performance.stated_bands import band_of
 
 DATA = Path(__file__).parents[4] / "shared" / "data"
 GPU = "a100-80gb"

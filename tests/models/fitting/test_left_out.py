@@ -13,8 +13,7 @@ from provision.models.fitting.profile import fit_profile
 from provision.models.fitting.profile_points import profile_points
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.bands import Spot
-from provision.models.performance.catalogue import load_performance
-from provision.models.performance.stated_bands import band_of
+from provision.models.performance.catalogue import band_of, load_performance
 
 SHARED = Path(__file__).resolve().parents[4] / "shared/data"
 A100, SHIPPED = gpu_type("a100-80gb"), load_performance("parvagpu-a100")

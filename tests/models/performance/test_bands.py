@@ -13,8 +13,7 @@ from token_instances import performance
 import provision
 from provision.models.fitting.left_out import LEAST_POINTS, distributions, quantiles
 from provision.models.performance.bands import LEVELS, Band, ErrorBands, SeenErrors, Spot
-from provision.models.performance.catalogue import load_performance, shipped_performance
-from provision.models.performance.stated_bands import band_of, overall_bands
+from provision.models.performance.catalogue import band_of, load_performance, overall_bands, shipped_performance
 from provision.models.performance.tokens.data import TokenModels
 
 FITTED = [name for name in shipped_performance() if load_performance(name).bands is not None]

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from late_share import late_share
 
-from provision.models.performance.longest_batches import network_hold_ms
+from provision.models.performance.closed_network import network_hold_ms
 from provision.models.traffic.turn_rule import after_ticks
 
 TIMES = st.floats(0.05, 10)

@@ -1,5 +1,10 @@
-"""The memory of replicas on a shared GPU: it is measured or estimated per model and batch size, or unknown."""
+"""What replicas take of a whole GPU that they share under MPS: memory, and SM shares.
 
+Memory is measured or estimated per model and batch size, or unknown. SM shares are multiples of a unit, which
+floating-point numbers only approximate.
+"""
+
+import math
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Annotated, Self
@@ -8,10 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field, PrivateAttr, model_validator
 
-from provision.models.base.arrays import Bools
+from provision.models.base.arrays import Bools, Floats
 from provision.models.base.fields import Positive, PositiveCount, Record, empty
+from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import gpu_type
-from provision.models.performance.operating_points import PerformanceData
+from provision.models.performance.operating_points import Member, PerformanceData
 
 MIB_PER_GIB = 1024
 NEVER_MS = 1e12
@@ -86,3 +92,48 @@ class SharedMemoryData(PerformanceData):
         gib = np.array([self.stated[model].memory_gib(int(size)) for size in sizes])[at.reshape(batch.shape)]
         part = sm_share if self._within_share else 1.0
         return np.asarray(gib > part * gpu_type(self.gpu).memory_gib)
+
+
+DIGITS = 12
+"""The decimal digits of an SM share in a plan."""
+
+
+def units_of(unit_share: float) -> int:
+    """The number of SM share units of a whole GPU."""
+    return math.floor(1 / unit_share * (1 + TOLERANCE))
+
+
+def share_of_units(unit_share: float, units: float) -> float:
+    """The SM share of some units: at most a whole GPU, without floating-point noise, and still on the grid of a unit
+    like 1/17."""
+    return min(round(unit_share * units, DIGITS), 1.0)
+
+
+def shares_of(unit_share: float) -> Floats:
+    """The SM shares of 1, 2, ... units up to a whole GPU, each as ``share_of_units`` gives it."""
+    return np.minimum(np.round(unit_share * np.arange(1, units_of(unit_share) + 1), DIGITS), 1.0)
+
+
+def grid(unit_share: float, max_batch: int) -> tuple[np.ndarray, np.ndarray]:
+    """All combinations of batch sizes up to ``max_batch`` and SM shares.
+
+    Returns
+    -------
+    tuple of two arrays (batches, units)
+        The batch size and the SM share of every combination.
+    """
+    shares = unit_share * np.arange(1, units_of(unit_share) + 1)
+    batch, sm_share = np.meshgrid(np.arange(1, max_batch + 1), shares, indexing="ij")
+    return batch, sm_share
+
+
+def on_grid(member: Member, unit_share: float, max_batch: int) -> bool:
+    """Whether a member has one process, a batch size up to ``max_batch``, and an SM share that is a multiple of the
+    unit."""
+    units = member.sm_share / unit_share
+    return (
+        member.processes == 1
+        and member.batch <= max_batch
+        and round(units) >= 1
+        and abs(units - round(units)) < units * TOLERANCE
+    )
