@@ -18,9 +18,8 @@ from provision.models.hardware.gpu import GpuType, gpu_type, gpus_in
 from provision.models.performance.operating_points import Prediction
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.plans.report import Kind, ReplicaPrediction, Report, Violation
-from provision.models.problem.energy import draw_of
 from provision.models.problem.instance import Instance
-from provision.models.problem.objective import cost_per_hour
+from provision.models.problem.objective import cost_per_hour, draw_of
 from provision.models.problem.prediction import carried_rps, predict_slice, slice_members, task_p99_ms
 from provision.models.problem.stages import as_deployed, refuse_unequal_rates
 from provision.models.problem.workload import FleetEntry, Workload

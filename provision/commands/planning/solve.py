@@ -27,9 +27,8 @@ from provision.models.base.register import did_you_mean
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.tokens.data import TokenModels
 from provision.models.performance.tokens.loads import TokenCounts
-from provision.models.problem.energy import power_told
 from provision.models.problem.method import needs
-from provision.models.problem.objective import proven
+from provision.models.problem.objective import power_told, proven
 from provision.models.traffic.queue_tables import limited
 from provision.solving.methods import method as find_method
 from provision.solving.schedule import SOLVE

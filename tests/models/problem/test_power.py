@@ -9,8 +9,7 @@ import provision
 from provision.draw.verdict import sentence
 from provision.models.hardware.gpu import gpu_types
 from provision.models.problem import power_limit
-from provision.models.problem.energy import draw_of, power_told
-from provision.models.problem.objective import cost_per_hour, objective_of
+from provision.models.problem.objective import cost_per_hour, draw_of, objective_of, power_told
 from provision.models.problem.power import Power
 from provision.verification.independent.nvidia import CAPS_W
 from provision.verification.second import second_opinion
