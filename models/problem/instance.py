@@ -18,10 +18,9 @@ from provision.models.performance.operating_points import OperatingPoints
 from provision.models.plans.plan import Plan, PlannedGpu, Replica
 from provision.models.problem.buying import Buying
 from provision.models.problem.policy import Policy
-from provision.models.problem.pools import check_workflows, split
 from provision.models.problem.power import Power
 from provision.models.problem.uncertainty import Stretch
-from provision.models.problem.workflow import Workflow
+from provision.models.problem.workflow import Workflow, check_workflows, split_in_pools
 from provision.models.problem.workload import FleetEntry, Workload
 from provision.models.traffic.arrivals import POISSON
 from provision.models.traffic.full_batches import FILLED
@@ -73,7 +72,7 @@ class Instance(Shown, Record):
         bear to hold with the policy's confidence, and validate the result again.
         """
         found = handler(given)
-        workloads, flows = split(found.workloads, found.policy)
+        workloads, flows = split_in_pools(found.workloads, found.policy)
         if flows:
             fields = {name: getattr(found, name) for name in cls.model_fields}
             found = handler(fields | {"workloads": workloads, "workflows": (*found.workflows, *flows)})

@@ -155,7 +155,7 @@ class RequestTokens(Record):
     """The lengths of prompts (``input``) and answers (``output``) in tokens, drawn independently of each other.
 
     ``disaggregated`` asks for two groups of replicas, one for prompts and one for decoding, and describes the transfer
-    between them; `problem.pools` makes a workload of each group. ``pool`` tells to which of the two groups a workload
+    between them; each group then is a workload of its own. ``pool`` tells to which of the two groups a workload
     belongs: replicas of ``prefill`` compute prompts and give the first token, and the answer is delayed by
     ``transfer_ms_per_token`` for every token of the prompt; requests of ``decode`` come with their KV cache and first
     token. ``shared_prefix`` describes the part of prompts that the server's prefix cache has; ``input`` counts these
