@@ -1,23 +1,29 @@
-"""Computes the predictions for the replicas on one slice of a plan, from the performance data of the instance.
+"""Predicts the replicas of a plan from the performance data of its instance, slice by slice.
 
 The verifier uses these functions. Methods search arrays of operating points instead, and tests compare the two.
+
+In workflows, later stages get requests in bursts, which are as large as the largest batch on any path to a workload,
+since replicas that get a burst together also answer it together. Workloads with tokens get none, since their engines
+answer token by token. Where performance data do not state the memory of models on shared GPUs, notes tell the user.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
+from provision.models.base.errors import InputError
 from provision.models.base.objects import Identity
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.bands import Spot
 from provision.models.performance.catalogue import PerformanceFile, ServiceBands, band_of
 from provision.models.performance.operating_points import Member, Prediction
+from provision.models.performance.shared_gpus import SharedMemoryData
 from provision.models.performance.tokens.data import TokenModels
 from provision.models.plans.plan import Plan, Replica, Slice
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.policy import Policy
-from provision.models.problem.stages import as_deployed
-from provision.models.problem.workload import Workload
+from provision.models.problem.workflow import Workflow
+from provision.models.problem.workload import Stage, Workload
 
 
 def predict_slice(instance: Instance, gpu: str, piece: Slice) -> list[Prediction | None]:
@@ -160,3 +166,96 @@ def bands_at(instance: Instance, gpu: str, piece: Slice, replica: Replica) -> Se
         return None
     spot = Spot(piece.profile, replica.batch, replica.sm_share, len(piece.replicas) > 1)
     return band_of(data, instance.model_of(replica), spot)
+
+
+def refuse_unequal_rates(instance: Instance) -> None:
+    """Refuse workflows whose workloads have different rates: every request passes through all of them. Raises
+    InputError if there is one. The message names the workflow and the rates.
+    """
+    for workflow in instance.workflows:
+        rates = {instance.workload[name].rate_rps for name in workflow.workloads}
+        if len(rates) > 1:
+            shown = ", ".join(f"{rate:g}" for rate in sorted(rates))
+            raise InputError(f"workflow {workflow.name}: every request passes through all its workloads, but their "
+                             f"rates are {shown} requests/s; give all the same")
+
+
+def with_bursts(instance: Instance) -> list[Workflow]:
+    """The workflows in which batches of one workload become bursts for another."""
+    if not instance.policy.rule.random_arrivals:
+        return []
+    return [flow for flow in instance.workflows
+            if flow.graph.size() and not any(instance.workload[name].tokens for name in flow.workloads)]
+
+
+def feeding(instance: Instance) -> list[str]:
+    """The names of the workloads whose batches become bursts for other workloads."""
+    return [name for flow in with_bursts(instance) for name in flow.order if flow.graph.out_degree(name)]
+
+
+def bursts(instance: Instance, batches: Mapping[str, int]) -> dict[str, int]:
+    """Return how many requests may arrive at once, for every workload that follows others in a workflow.
+
+    Parameters
+    ----------
+    instance
+        The instance with its workflows.
+    batches
+        By workload that others follow, its largest batch; 1 for workloads that are not named.
+    """
+    found: dict[str, int] = {}
+    for flow in with_bursts(instance):
+        for name in flow.order:
+            before = list(flow.graph.predecessors(name))
+            if before:
+                found[name] = max(max(batches.get(one, 1), found.get(one, 1)) for one in before)
+    return found
+
+
+def in_stages(instance: Instance, batches: Mapping[str, int], limited: bool = False) -> Instance:
+    """The instance with the bursts that these largest batches cause; if ``limited``, plans may not have larger batches.
+    """
+    arriving = bursts(instance, batches)
+    stages = {name: Stage(burst=arriving.get(name, 1), most_batch=batches.get(name) if limited else None)
+              for name in {*arriving, *(batches if limited else ())}}
+    changed = {name: stage for name, stage in stages.items() if stage != Stage()}
+    if not changed:
+        return instance
+    return instance.replace(workloads=[one.model_copy(update={"stage": changed.get(one.name, one.stage)})
+                                       for one in instance.workloads])
+
+
+def as_deployed(instance: Instance, plan: Plan) -> Instance:
+    """The instance with the bursts that the batches of a plan cause."""
+    if not with_bursts(instance):
+        return instance
+    largest: dict[str, int] = {}
+    for *_, one in plan.replicas():
+        largest[one.workload] = max(largest.get(one.workload, 1), one.batch)
+    before = feeding(instance)
+    return in_stages(instance, {name: batch for name, batch in largest.items() if name in before})
+
+
+def memory_data(instance: Instance) -> Iterator[SharedMemoryData]:
+    """Yield the performance data of the fleet's GPU types that describes replicas on shared GPUs."""
+    gpus = {entry.gpu for entry in instance.fleet}
+    yield from (data for data in instance.performance if isinstance(data, SharedMemoryData) and data.gpu in gpus)
+
+
+def states_memory(instance: Instance) -> bool:
+    """Whether performance data states the memory of some model; a search that ignores memory may then exceed it."""
+    return any(data.states_memory for data in memory_data(instance))
+
+
+def memory_notes(instance: Instance) -> Iterator[str]:
+    """Yield lines on models whose memory is unknown or only estimated."""
+    for data in memory_data(instance):
+        models = [model for workload in instance.workloads for model in workload.models if model in data.stated]
+        stated = {model: data.stated[model] for model in dict.fromkeys(models)}
+        unknown = [model for model, one in stated.items() if not one.memory_mib]
+        guessed = [model for model, one in stated.items() if one.memory_estimated]
+        if unknown:
+            yield (f"memory of {', '.join(unknown)} on {data.gpu} is not known and not checked; state memory_mib in "
+                   f"{data.name}")
+        if guessed:
+            yield f"memory of {', '.join(guessed)} on {data.gpu} is estimated, not measured"

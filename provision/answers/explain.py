@@ -19,9 +19,8 @@ from provision.models.plans.report import ReplicaPrediction
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import needs
 from provision.models.problem.objective import cost_per_hour, objective_of, unit_in_words
-from provision.models.problem.prediction import carried_rps, predict_slice, tokens_rps
+from provision.models.problem.prediction import as_deployed, carried_rps, predict_slice, tokens_rps
 from provision.models.problem.search import Search
-from provision.models.problem.stages import as_deployed
 from provision.models.problem.workload import FleetEntry
 from provision.solving.solve import solve
 from provision.sweeps.parameters import changed

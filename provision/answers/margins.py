@@ -26,8 +26,7 @@ from provision.models.performance.operating_points import Prediction
 from provision.models.plans.plan import Plan, Replica, Slice
 from provision.models.plans.result import Replay
 from provision.models.problem.instance import Instance
-from provision.models.problem.prediction import bands_at, predict_slice
-from provision.models.problem.stages import as_deployed
+from provision.models.problem.prediction import as_deployed, bands_at, predict_slice
 
 if TYPE_CHECKING:
     from provision.answers.deployed import Deployed

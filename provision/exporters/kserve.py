@@ -20,8 +20,7 @@ from provision.models.base.objects import known
 from provision.models.performance.operating_points import Prediction
 from provision.models.plans.plan import Plan, Replica, Slice
 from provision.models.problem.instance import Instance
-from provision.models.problem.prediction import predict_slice
-from provision.models.problem.stages import as_deployed
+from provision.models.problem.prediction import as_deployed, predict_slice
 
 LONGEST = 18
 """The most characters of a workload's slug. KServe appends to names of services, which may have 63 characters."""

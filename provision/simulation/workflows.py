@@ -14,7 +14,7 @@ from provision.models.base.arrays import Ints
 from provision.models.base.errors import InputError
 from provision.models.plans.simulation_report import SimulationSettings
 from provision.models.problem.instance import Instance
-from provision.models.problem.stages import refuse_unequal_rates
+from provision.models.problem.prediction import refuse_unequal_rates
 from provision.models.problem.workflow import Workflow
 from provision.simulation.deployment import Deployment, Place
 from provision.simulation.kernel import FOREVER, Line, advance, next_ns

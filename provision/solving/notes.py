@@ -9,7 +9,7 @@ import numpy as np
 from provision.formulations.search.segments import best_segments, cap_rps
 from provision.models.base.errors import InputError
 from provision.models.problem.instance import Instance
-from provision.models.problem.memory import memory_notes
+from provision.models.problem.prediction import memory_notes
 from provision.models.problem.workload import FleetEntry, Workload
 
 MOST_SEGMENTS, MOST_OF_ONE = 3_000_000, 30_000

@@ -21,9 +21,9 @@ from provision.models.performance.shared_gpus import SharedMemoryData
 from provision.models.plans.plan import Plan, PlannedGpu, carried_rps
 from provision.models.plans.simulation_report import SimulationReport
 from provision.models.problem.instance import Instance
-from provision.models.problem.memory import states_memory
 from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of
+from provision.models.problem.prediction import states_memory
 from provision.models.problem.search import Outcome, Search
 from provision.models.problem.workload import Workload
 from provision.solving.replayed import refuted, reports_of, tightened, unsure

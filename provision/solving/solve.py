@@ -20,11 +20,10 @@ from provision.models.plans.result import Replay, Result
 from provision.models.plans.simulation_report import SimulationReport
 from provision.models.problem.executor import IN_PROCESS, Executor
 from provision.models.problem.instance import Instance
-from provision.models.problem.memory import states_memory
 from provision.models.problem.method import FEATURES, Method
 from provision.models.problem.objective import objective_of
+from provision.models.problem.prediction import refuse_unequal_rates, states_memory
 from provision.models.problem.search import SIGNALS, Incumbent, Outcome, Search, Status, stoppable
-from provision.models.problem.stages import refuse_unequal_rates
 from provision.models.traffic.queue_tables import Limited, limited
 from provision.solving.methods import method as find_method
 from provision.solving.notes import check_size, notes_of

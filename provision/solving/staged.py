@@ -18,8 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import SHARED, Method, needs
+from provision.models.problem.prediction import feeding, in_stages
 from provision.models.problem.search import Outcome, Progress, Search
-from provision.models.problem.stages import feeding, in_stages
 from provision.solving.detour import Other, by_others
 from provision.solving.steps import Step
 

@@ -25,8 +25,7 @@ from provision.models.performance.operating_points import OperatingPoints
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.plans.report import Kind, ReplicaPrediction
 from provision.models.problem.instance import Instance
-from provision.models.problem.prediction import tokens_rps
-from provision.models.problem.stages import as_deployed
+from provision.models.problem.prediction import as_deployed, tokens_rps
 
 Stood = dict[tuple[str, Domain], set[str]]
 """The nodes, zones and pools in which each workload has replicas."""

@@ -20,8 +20,14 @@ from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.plans.report import Kind, ReplicaPrediction, Report, Violation
 from provision.models.problem.instance import Instance
 from provision.models.problem.objective import cost_per_hour, draw_of
-from provision.models.problem.prediction import carried_rps, predict_slice, slice_members, task_p99_ms
-from provision.models.problem.stages import as_deployed, refuse_unequal_rates
+from provision.models.problem.prediction import (
+    as_deployed,
+    carried_rps,
+    predict_slice,
+    refuse_unequal_rates,
+    slice_members,
+    task_p99_ms,
+)
 from provision.models.problem.workload import FleetEntry, Workload
 from provision.verification.deployment import has_profile, lost_together, misfits, misplaced, too_many_clients
 from provision.verification.tokens import TokenReplays

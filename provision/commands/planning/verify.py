@@ -17,8 +17,8 @@ from provision.instances.files.files import reason
 from provision.models.base.arguments import local, operand
 from provision.models.base.clock import Stopwatch
 from provision.models.base.fields import Flag
-from provision.models.problem.memory import memory_notes
 from provision.models.problem.objective import power_told, proven
+from provision.models.problem.prediction import memory_notes
 from provision.proofs.check import check
 from provision.proofs.lines import RefusedError
 

@@ -13,7 +13,7 @@ from provision.instances.files.instance_file import shipped
 from provision.instances.ledger.ledger import ledger
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.shared_gpus import MemoryStated
-from provision.models.problem.memory import memory_notes
+from provision.models.problem.prediction import memory_notes
 from provision.verification.independent.kinds.profiled import stated_gib
 from provision.verification.second import second_opinion
 
