@@ -20,8 +20,8 @@ from provision.draw.output import print_table
 from provision.models.performance.bands import SeenErrors
 from provision.models.performance.catalogue import load_performance, overall_bands, shipped_performance
 from provision.models.performance.operating_points import Prediction
-from provision.models.traffic.register import rule_of
 from provision.models.traffic.rule import Traffic
+from provision.models.traffic.rules import rule_of
 
 BANDS = ("data", "place", "kind", "gpu", "models", "points", "low", "middle", "high", "lowest", "highest")
 LEVELS = (0.05, 0.5, 0.95)

@@ -57,7 +57,7 @@ TARGETS = {
          "tests/models/hardware/test_geometry.py", "tests/provision/verification/test_token_engine.py"),
     ),
     "latency rules": Target(
-        ("models/traffic/half_slo.py", "models/traffic/queueing.py", "models/traffic/queue_rule.py",
+        ("models/traffic/rules.py", "models/traffic/queueing.py", "models/traffic/queue_rule.py",
          "models/traffic/turn_rule.py"),
         ("tests/models/traffic/test_queueing.py", "tests/models/traffic/test_rules.py"),
     ),

@@ -30,7 +30,7 @@ from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import LOOSE, SOLVER, TOLERANCE
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Outcome, Progress, Search
-from provision.models.traffic.full_batches import NAME as FULL_BATCHES
+from provision.models.traffic.rules import FULL_BATCHES
 
 TOO_SMALL = "the workloads do not fit on so few GPUs; objective min_gpus tells how many they take"
 UNKNOWN = Running(0, 1, 1, 1.0)

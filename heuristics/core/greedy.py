@@ -32,7 +32,7 @@ from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.method import ISOLATED, Method, needs
 from provision.models.problem.objective import objective_of
 from provision.models.problem.search import Incumbent, Outcome, Search
-from provision.models.traffic.full_batches import NAME as FULL_BATCHES
+from provision.models.traffic.rules import FULL_BATCHES
 
 NAME = "greedy"
 MIXED = ISOLATED | {"tokens", "share_slices", "random_slices", "max_throughput", "full_batches"}

@@ -22,7 +22,7 @@ import numpy as np
 from provision.heuristics.inss.system import Provisioning, System
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.traffic.full_batches import task_latency_ms
+from provision.models.traffic.rules import task_latency_ms
 
 DEFAULT = 1
 

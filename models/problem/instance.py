@@ -23,9 +23,8 @@ from provision.models.problem.uncertainty import Stretch
 from provision.models.problem.workflow import Workflow, check_workflows, split_in_pools
 from provision.models.problem.workload import FleetEntry, Workload
 from provision.models.traffic.arrivals import POISSON
-from provision.models.traffic.full_batches import FILLED
-from provision.models.traffic.full_batches import NAME as FULL_BATCHES
 from provision.models.traffic.rule import LatencyRule, Traffic
+from provision.models.traffic.rules import FILLED, FULL_BATCHES
 
 if TYPE_CHECKING:
     from pandas import DataFrame

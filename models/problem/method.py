@@ -10,7 +10,7 @@ from provision.models.performance.catalogue import PerformanceFile
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.power_limit import keeping_power
 from provision.models.problem.search import Outcome, Search
-from provision.models.traffic.full_batches import NAME as FULL_BATCHES
+from provision.models.traffic.rules import FULL_BATCHES
 
 
 class Feature(NamedTuple):

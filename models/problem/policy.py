@@ -12,8 +12,8 @@ from provision.models.performance.tokens.slo import Limits
 from provision.models.problem.uncertainty import Stretch, Uncertainty, stretch_of
 from provision.models.problem.workload import Stage, Workload
 from provision.models.traffic.arrivals import POISSON, Arrivals, Mmpp, Poisson, Renewal, Routing, Trace, steadiest_bound
-from provision.models.traffic.register import rule_names, rule_of
 from provision.models.traffic.rule import LatencyRule, Traffic
+from provision.models.traffic.rules import rule_names, rule_of
 
 MOST_HEADROOM = 10
 

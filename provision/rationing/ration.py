@@ -30,7 +30,7 @@ from provision.models.plans.result import Result
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.objective import committed_per_hour, cost_per_hour
 from provision.models.problem.workload import FleetEntry, Workload
-from provision.models.traffic.full_batches import NAME as FULL_BATCHES
+from provision.models.traffic.rules import FULL_BATCHES
 from provision.solving.solve import check_time_limit, solve
 from provision.sweeps.parameters import changed
 

@@ -28,7 +28,7 @@ from provision.heuristics.inss.policy import LEVELS, inputs, observation, provis
 from provision.heuristics.inss.system import Judged, System
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.traffic.full_batches import task_latency_ms
+from provision.models.traffic.rules import task_latency_ms
 
 STEPS = 200
 """The number of steps of an episode (Table 1, T)."""

@@ -17,7 +17,7 @@ from provision.heuristics.inss.system import Judged, Provisioning, System, fille
 from provision.models.base.errors import InputError, UnsupportedError
 from provision.models.performance.igniter import solo_terms
 from provision.models.performance.operating_points import Member
-from provision.models.traffic.full_batches import task_latency_ms
+from provision.models.traffic.rules import task_latency_ms
 from provision.sweeps.parameters import changed
 
 SHIPPED = Path(inss.__file__).parent / "data" / "inss.npz"

@@ -8,10 +8,10 @@ from scipy.stats import poisson
 from provision.models.performance.operating_points import OperatingPoints, Prediction
 from provision.models.traffic import queue_rule
 from provision.models.traffic.arrivals import Mmpp, Poisson, Renewal
-from provision.models.traffic.half_slo import HalfSlo
 from provision.models.traffic.queue_rule import Batches, Traffic, capacity_rps, least_patience
 from provision.models.traffic.queue_tables import Curve
 from provision.models.traffic.queueing import Queueing
+from provision.models.traffic.rules import HalfSlo
 from provision.models.traffic.turn_rule import HIGHEST_LOAD, STEP, cycle_room_ms, most_in_turns_rps, wait_ms
 
 HALF = HalfSlo()

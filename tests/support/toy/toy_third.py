@@ -1,6 +1,6 @@
 """A latency rule of another package: a batch may take a third of the SLO."""
 
-from provision.models.traffic.half_slo import HalfSlo
+from provision.models.traffic.rules import HalfSlo
 
 
 class Third(HalfSlo):
