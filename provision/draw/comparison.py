@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from provision.draw.layout.boxes import PALETTE
+from provision.draw.boxes import PALETTE
 from provision.models.base.arrays import Floats
 
 DASHES = ("-", "--", "-.", ":")

@@ -15,7 +15,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from provision.draw.layout.boxes import DARK, LIGHT, PALETTE
+from provision.draw.boxes import DARK, LIGHT, PALETTE
 from provision.instances.importers.parvagpu_profiles import Profile
 from provision.models.base.arrays import Floats
 from provision.models.fitting.profile import Fit

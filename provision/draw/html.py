@@ -9,7 +9,7 @@ from html import escape
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from provision.draw.layout.boxes import PALETTE
+from provision.draw.boxes import PALETTE
 from provision.draw.words import number, printable
 
 COLOURS = "".join(f".c{index} {{ --fill: {fill}; --text: {text}; --mark: {text}3d; }}\n"

@@ -3,8 +3,8 @@
 from html import escape
 from typing import Any
 
+from provision.draw.drawing import Drawing
 from provision.draw.html import document, lines, table
-from provision.draw.layout.drawing import Drawing
 from provision.draw.page import plan_parts
 from provision.draw.verdict import standing_of
 from provision.instances.files.instance_file import shipped, shipped_instances

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
+from provision.draw.boxes import PALETTE, FillStyle, ReplicaBox, Row, SliceBox, facts
+from provision.draw.drawing import Drawing, Served
 from provision.draw.html import document, text
-from provision.draw.layout.boxes import PALETTE, FillStyle, ReplicaBox, Row, SliceBox, facts
-from provision.draw.layout.drawing import Drawing
-from provision.draw.layout.rows import Served
 from provision.draw.verdict import Standing
 from provision.draw.words import number, part_of_slo, plural, ranges
 from provision.models.plans.plan import Plan

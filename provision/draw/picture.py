@@ -15,9 +15,9 @@ from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 
+from provision.draw.boxes import FillStyle, ReplicaBox, Row, SliceBox, details
+from provision.draw.drawing import Drawing
 from provision.draw.figures import check_picture, write_figure
-from provision.draw.layout.boxes import FillStyle, ReplicaBox, Row, SliceBox, details
-from provision.draw.layout.drawing import Drawing
 from provision.draw.verdict import Standing
 from provision.draw.words import number, part_of_slo, plural, printable, ranges, shorten
 from provision.instances.files.files import FilePath

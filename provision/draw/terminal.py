@@ -12,9 +12,8 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from provision.draw.layout.boxes import FillStyle, ReplicaBox, Row, SliceBox, details
-from provision.draw.layout.drawing import Drawing
-from provision.draw.layout.rows import Served
+from provision.draw.boxes import FillStyle, ReplicaBox, Row, SliceBox, details
+from provision.draw.drawing import Drawing, Served
 from provision.draw.output import Output
 from provision.draw.verdict import Standing
 from provision.draw.words import number, printable, ranges, shorten

@@ -8,9 +8,9 @@ from provision.commands.planning.compare import cell
 from provision.commands.verb import Seconds, Writing, read_instance, verdict
 from provision.comparing.compare import COLUMNS, Comparison
 from provision.draw.convergence import Trace
+from provision.draw.drawing import Drawing
 from provision.draw.html import document, figure, lines, section, table
 from provision.draw.latencies import latencies_figure, strain
-from provision.draw.layout.drawing import Drawing
 from provision.draw.page import plan_parts
 from provision.draw.progress import progress
 from provision.draw.sweep import sweep_figure

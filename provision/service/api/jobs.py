@@ -19,8 +19,8 @@ from provision.cluster.state import State
 from provision.commands import JOBS
 from provision.commands.verb import REMOTE, request
 from provision.draw.convergence import Moment, convergence_figure
+from provision.draw.drawing import Drawing
 from provision.draw.html import figure, lines, section, table
-from provision.draw.layout.drawing import Drawing
 from provision.draw.page import plan_parts, render_page
 from provision.draw.verdict import Standing, standing_of
 from provision.instances.files.files import dump

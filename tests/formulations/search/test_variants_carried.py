@@ -6,7 +6,7 @@ from prometheus_server import answering, vector
 
 import provision
 from provision.applier.target import Commands, gpu_layout
-from provision.draw.layout.drawing import Drawing
+from provision.draw.drawing import Drawing
 from provision.draw.page import render_page
 from provision.exporters.common import render
 from provision.models.base.errors import InputError

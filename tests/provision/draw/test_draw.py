@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from provision.draw.layout.boxes import PALETTE, PATTERNS, details, styles
-from provision.draw.layout.drawing import Drawing
+from provision.draw.boxes import PALETTE, PATTERNS, details, styles
+from provision.draw.drawing import Drawing
 from provision.draw.page import render_page
 from provision.draw.picture import MOST_ROWS, draw_picture
 from provision.draw.terminal import draw_terminal
