@@ -5,36 +5,40 @@ as planned: batchers wait as long as they were told.
 
 Under a rule for random arrivals the margins are estimates by replays (`deployed`). Beside them stands the factor on the
 rate up to which the latency rule accepts the plan, as the verifier does. Without random arrivals all is the rule's. The
-percentile of the workload's latency with its band stands beside the margins (`tails`).
+margins of a language model, until a limit on its tokens breaks, are found by replays of its engine. The percentile of
+the workload's latency with its band stands beside the margins (`tails`).
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from provision.answers.tails import BATCH, Tail, tail_of, token_tails, without_bands
-from provision.answers.token_margins import TimeOverError, borne, largest
 from provision.models.base.clock import NEVER, Deadline
 from provision.models.base.fields import Record
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.operating_points import Prediction
+from provision.models.performance.tokens.data import TokenModels
 from provision.models.plans.plan import Plan, Replica, Slice
 from provision.models.plans.result import Replay
 from provision.models.problem.instance import Instance
 from provision.models.problem.prediction import as_deployed, bands_at, predict_slice
+from provision.models.traffic.arrivals import Poisson, Renewal
 
 if TYPE_CHECKING:
     from provision.answers.deployed import Deployed
 
 MOST = 10.0
 """The largest factor and the largest coefficient of variation that are tried."""
-STEPS, REPLAYED_STEPS = 16, 7
-"""The numbers of bisection steps in the search for a factor by the rule, and by replays."""
+STEPS, REPLAYED_STEPS, ENGINE_STEPS = 16, 7, 6
+"""The numbers of bisection steps in the search for a factor by the rule, by replays, and by replays of an engine."""
+SEED = 200
+"""The seed of an engine's replays, different from those of planning and of the verifier."""
 MOST_REPLAYED, MOST_JUDGED = 60, 1000
 """The most different replicas that a plan may have so that it is replayed, and so that any margin is computed. With
 these limits the computation takes seconds.
@@ -309,3 +313,63 @@ def _predicted(instance: Instance, one: _Placed, rate: float) -> Prediction | No
     faster = one.replica.model_copy(update={"rate_rps": one.replica.rate_rps * rate})
     replicas = (*one.piece.replicas[: one.at], faster, *one.piece.replicas[one.at + 1 :])
     return predict_slice(instance, one.gpu, one.piece.model_copy(update={"replicas": replicas}))[one.at]
+
+
+class Borne(NamedTuple):
+    """The largest factors on all times and on the rate, and the largest coefficient of variation of inter-arrival
+    times; only the rate is known if arrivals are neither Poisson nor a renewal process.
+    """
+
+    service: float | None
+    rate: float
+    cv: float | None
+
+
+class TimeOverError(Exception):
+    """The time is over before it is known what a workload bears."""
+
+
+def largest(holds: Callable[[float], bool], low: float, high: float, steps: int, end: Deadline = NEVER) -> float:
+    """The largest number from ``low``, which is known to hold, to ``high`` that holds, by bisection of their ratio.
+    Raises TimeOverError if the deadline comes first.
+    """
+    def tried(number: float) -> bool:
+        if end.over:
+            raise TimeOverError
+        return holds(number)
+
+    if low >= high or tried(high):
+        return high
+    for _ in range(steps):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if tried(middle) else (low, middle)
+    return low
+
+
+def borne(instance: Instance, gpu: str, piece: Slice, end: Deadline = NEVER) -> Borne:
+    """What the replica on a slice of a valid plan bears; at its planned rate it keeps its limits.
+
+    Times longer by a factor have the same effect as a rate higher, and limits shorter, by that factor. Raises
+    TimeOverError if the deadline comes first.
+    """
+    from provision.models.performance.tokens.operating import answers_ms, costs_of, late_shares, part_of
+
+    [replica] = piece.replicas
+    workload, model = instance.workload[replica.workload], instance.model_of(replica)
+    data, tokens, limits = instance.performance_of(gpu, model), workload.tokens, instance.policy.limits_of(workload)
+    assert isinstance(data, TokenModels) and tokens is not None
+    engine = data.engine_of(model, piece.profile, replica.batch)
+    costs = costs_of(data.models[model].slices[piece.profile])
+    arrivals = instance.policy.traffic_of(workload).arrivals
+
+    def keeps(rate: float, service: float = 1.0, asked: Poisson | Renewal | None = None) -> bool:
+        times_ms = service * answers_ms(replica.rate_rps * rate * service, tokens.input.counts, tokens.output.counts,
+                                        engine, costs, asked or arrivals, SEED, part_of(tokens))
+        return bool((late_shares(times_ms, limits) <= limits.may_be_late).all())
+
+    rate = largest(keeps, 1.0, MOST, ENGINE_STEPS, end)
+    if not isinstance(arrivals, (Poisson, Renewal)):
+        return Borne(None, rate, None)
+    least_cv = arrivals.cv if isinstance(arrivals, Renewal) else 1.0
+    return Borne(largest(lambda factor: keeps(1.0, factor), 1.0, rate, ENGINE_STEPS, end), rate,
+                 largest(lambda cv: keeps(1.0, asked=Renewal(cv=cv)), least_cv, MOST, ENGINE_STEPS, end))
