@@ -29,8 +29,14 @@ from provision.models.problem.prediction import (
     task_p99_ms,
 )
 from provision.models.problem.workload import FleetEntry, Workload
-from provision.verification.deployment import has_profile, lost_together, misfits, misplaced, too_many_clients
-from provision.verification.tokens import TokenReplays
+from provision.verification.deployment import (
+    TokenReplays,
+    has_profile,
+    lost_together,
+    misfits,
+    misplaced,
+    too_many_clients,
+)
 
 PREDICTED = set(ReplicaPrediction.model_fields)
 """The names of the fields of a ReplicaPrediction."""
