@@ -12,7 +12,7 @@ from time import process_time
 
 import provision
 from provision.draw.output import print_table
-from provision.instances.generators.families import generate
+from provision.instances.read import generate
 
 HEAD = ("workloads", "method", "GPUs", "per hour", "bound", "gap", "s", "CPU s", "most GiB so far", "status")
 TESTBED = 12

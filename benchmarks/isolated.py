@@ -11,8 +11,8 @@ import numpy as np
 
 import provision
 from provision.draw.output import print_table
-from provision.instances.generators.families import repeated
 from provision.instances.importers.parvagpu import import_scenario
+from provision.instances.read import repeated
 from provision.models.problem.instance import Instance
 
 CASES = [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (5, 10), (6, 10), (5, 100), (5, 1000)]

@@ -41,7 +41,7 @@ import results
 import provision
 from provision.draw.convergence import Trace
 from provision.draw.output import print_table
-from provision.instances.generators.families import generate
+from provision.instances.read import generate
 from provision.models.base import clock
 from provision.models.problem.instance import Instance
 

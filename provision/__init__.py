@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from provision.cluster.state import read_state as read_state
     from provision.comparing.compare import compare as compare
     from provision.exporters.common import export as export
-    from provision.instances.files.instance_file import shipped_instances as shipped_instances
     from provision.instances.read import read as read
     from provision.instances.read import read_plan as read_plan
+    from provision.instances.read import shipped_instances as shipped_instances
     from provision.instances.read import write as write
     from provision.models.base.errors import InputError as InputError
     from provision.models.base.errors import MethodError as MethodError
@@ -90,7 +90,7 @@ _HOMES = {
     "recommend": "cluster.recommend",
     "replan": "replanning.replan",
     "review": "answers.review",
-    "shipped_instances": "instances.files.instance_file",
+    "shipped_instances": "instances.read",
     "simulate": "simulation.simulate",
     "solve": "solving.solve",
     "verify": "verification.verify",

@@ -15,7 +15,7 @@ from time import process_time
 
 import provision
 from provision.draw.output import print_table
-from provision.instances.generators.families import repeated
+from provision.instances.read import repeated
 from provision.models.problem.objective import cost_per_hour, draw_of, energy_per_hour
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "papers"))

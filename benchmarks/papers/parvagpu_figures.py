@@ -44,8 +44,8 @@ from scenarios import scenario
 
 import provision
 from provision.draw.output import print_table
-from provision.instances.generators.families import repeated
 from provision.instances.importers.parvagpu import import_deployment
+from provision.instances.read import repeated
 from provision.models.hardware.gpu import gpu_type
 from provision.models.plans.disturbance import disturbance
 

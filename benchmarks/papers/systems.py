@@ -24,7 +24,7 @@ from gpulets_scenarios import SCENARIOS
 from scenarios import scenario
 
 import provision
-from provision.instances.generators.families import repeated
+from provision.instances.read import repeated
 from provision.models.base.errors import UnsupportedError
 from provision.models.plans.result import Result
 from provision.models.problem.instance import Instance

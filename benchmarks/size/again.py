@@ -25,7 +25,7 @@ from scale import around_s5, freed
 
 import provision
 from provision.draw.output import print_table
-from provision.instances.generators.families import generate
+from provision.instances.read import generate
 from provision.models.base import clock
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Incumbent

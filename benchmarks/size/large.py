@@ -20,7 +20,7 @@ from cases import options_of
 
 import provision
 from provision.draw.output import print_table
-from provision.instances.generators.families import generate
+from provision.instances.read import generate
 from provision.models.base import clock
 from provision.models.problem.instance import Instance
 from provision.models.problem.workload import FleetEntry

@@ -16,7 +16,7 @@ import numpy as np
 import provision
 from provision.draw.output import print_table
 from provision.formulations.master.rationing import Rationing
-from provision.instances.generators.families import repeated
+from provision.instances.read import repeated
 from provision.models.base.clock import Deadline
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "papers"))

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 import provision
 from provision.draw.output import print_table
-from provision.instances.files.instance_file import shipped_instances
 from provision.instances.importers.parvagpu import import_scenario
+from provision.instances.read import shipped_instances
 from provision.models.problem.instance import THROUGHPUT, Instance
 from provision.models.problem.objective import objective_of
 

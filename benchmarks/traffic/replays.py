@@ -10,8 +10,8 @@ import sys
 
 import provision
 from provision.draw.output import print_table
-from provision.instances.files.instance_file import shipped_instances
 from provision.instances.importers.parvagpu import import_scenario, sharing
+from provision.instances.read import shipped_instances
 
 COLUMNS = ("instance", "status", "GPUs", "constant", "Poisson")
 

@@ -23,7 +23,7 @@ import small
 
 import provision
 from provision.draw.output import print_table
-from provision.instances.files.instance_file import shipped_instances
+from provision.instances.read import shipped_instances
 from provision.models.base import clock
 from provision.models.problem.instance import Instance
 from provision.models.problem.search import Progress

@@ -17,7 +17,7 @@ from scale import around_s5
 
 import provision
 from provision.draw.output import print_table
-from provision.instances.files.instance_file import shipped_instances
+from provision.instances.read import shipped_instances
 from provision.models.base.errors import InputError
 from provision.proofs.check import Facts, check
 from provision.solving.certificate import certificate_of

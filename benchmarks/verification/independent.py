@@ -22,9 +22,8 @@ from time import perf_counter
 import numpy as np
 
 from provision.draw.output import print_table
-from provision.instances.files.instance_file import shipped, shipped_instances
-from provision.instances.generators.families import generated
 from provision.instances.ledger.ledger import ledger
+from provision.instances.read import generated, shipped, shipped_instances
 from provision.models.performance.catalogue import load_performance
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance

@@ -7,8 +7,8 @@ with their SLOs in turn.
 
 from provision.instances.files.demand import Demand, from_cells, read_demand, write_demand
 from provision.instances.files.files import FilePath, check_writable
-from provision.instances.files.instance_file import shipped
 from provision.instances.importers.importer import Imported, Importer, Source
+from provision.instances.read import shipped
 from provision.models.base.arguments import FORCE, local, operand
 from provision.models.base.errors import InputError
 from provision.models.base.fields import Count, Flag, PositiveCount

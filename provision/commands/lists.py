@@ -11,7 +11,7 @@ from provision.answers.lists import gpu_rows, instance_row, method_rows
 from provision.commands import VERBS
 from provision.commands.verb import Answering, Verb, Writing, print_json
 from provision.draw.output import rows_of
-from provision.instances.files.instance_file import read_gpu_type, shipped, shipped_instances
+from provision.instances.read import read_gpu_type, shipped, shipped_instances
 from provision.instances.schemas.write import KINDS, schema
 from provision.models.base.arguments import local, operand
 from provision.models.base.clock import Stopwatch

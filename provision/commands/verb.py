@@ -26,7 +26,7 @@ from provision.draw.figures import check_picture
 from provision.draw.output import Shown, show
 from provision.draw.progress import progress
 from provision.instances.files.files import check_writable, refused, validate
-from provision.instances.generators.families import generated
+from provision.instances.read import generated
 from provision.models.base.arguments import FORCE, arguments, declare, flag_of, given, limited, local, operand, option
 from provision.models.base.fields import Flag, Name, Positive, Record, finite
 from provision.models.base.objects import known

@@ -7,7 +7,7 @@ from provision.draw.drawing import Drawing
 from provision.draw.html import document, lines, table
 from provision.draw.page import plan_parts
 from provision.draw.verdict import standing_of
-from provision.instances.files.instance_file import shipped, shipped_instances
+from provision.instances.read import shipped, shipped_instances
 from provision.models.plans.plan import Plan
 from provision.models.plans.result import Result
 from provision.models.plans.simulation_report import SimulationReport

@@ -17,8 +17,8 @@ from starlette.responses import JSONResponse
 
 from provision import InputError
 from provision.instances.files.complaints import complaint, telling
-from provision.instances.files.instance_file import MARKS, refuse_other_kinds
 from provision.instances.files.parse import parse
+from provision.instances.read import MARKS, refuse_other_kinds
 from provision.models.base.fields import Record
 from provision.models.performance.catalogue import shipped_performance
 

@@ -11,7 +11,7 @@ import provision
 from provision.cli import main
 from provision.comparing.table import ComparisonTable, mean_and_interval
 from provision.draw.comparison import comparison_figure
-from provision.instances.generators.families import FAMILIES
+from provision.instances.read import FAMILIES
 from provision.models.base.errors import InputError
 from provision.models.problem.search import Outcome
 

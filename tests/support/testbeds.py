@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from provision.instances.generators.families import generate
+from provision.instances.read import generate
 
 
 def random_testbed(workloads, seed):

@@ -12,8 +12,8 @@ from provision.draw.figures import check_picture
 from provision.draw.output import rows_of
 from provision.draw.progress import progress, telling
 from provision.instances.files.files import check_writable
-from provision.instances.generators.families import FAMILIES
 from provision.instances.ledger.ledger import better, entry, joined, ledger
+from provision.instances.read import FAMILIES
 from provision.models.base.arguments import local, operand, option
 from provision.models.base.fields import Count, Name
 from provision.models.base.register import one_of

@@ -13,7 +13,7 @@ from provision.answers.lists import gpu_rows, instance_row, method_rows
 from provision.cluster.journal import Decision, Journal
 from provision.exporters.common import TARGETS
 from provision.instances.files.files import dump
-from provision.instances.files.instance_file import shipped, shipped_instances
+from provision.instances.read import shipped, shipped_instances
 from provision.models.performance.catalogue import load_performance, shipped_performance
 from provision.service.api.operation import Givens, Service, operation
 from provision.service.messages import Files, Health, Saved, StoredInstance, joined, refused, validated

@@ -14,8 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from provision import InputError, Instance, Plan, __version__
-from provision.instances.files.instance_file import shipped, shipped_instances
-from provision.instances.generators.families import generated
+from provision.instances.read import generated, shipped, shipped_instances
 from provision.models.traffic.arrivals import Trace
 from provision.service.jobs import Jobs
 from provision.service.messages import FieldProblem, Problem, RefusedError, refused, unusable, validated

@@ -21,7 +21,7 @@ from provision.formulations.assignment.slots import add_worths, slots_of
 from provision.formulations.assignment.solve import SCHEDULE, Schedule, solve
 from provision.formulations.linear.description import Answer
 from provision.formulations.search.segments import best_segments
-from provision.instances.generators.families import generate
+from provision.instances.read import generate
 from provision.models.base.clock import NEVER
 from provision.models.performance.operating_points import Member
 from provision.models.problem.objective import objective_of

@@ -11,7 +11,7 @@ from provision.formulations.master import solve as master
 from provision.formulations.values import bound, program
 from provision.formulations.values.bound import value_bound
 from provision.formulations.values.schedule import SCHEDULE
-from provision.instances.generators.families import generate
+from provision.instances.read import generate
 from provision.models.base.clock import present_stop
 from provision.models.problem.search import Progress, Search
 from provision.models.problem.workload import FleetEntry

@@ -8,7 +8,7 @@ import pytest
 
 import provision
 from provision.formulations.search.problem import Problem, in_parts
-from provision.instances.generators.families import generate
+from provision.instances.read import generate
 from provision.models.problem.workload import FleetEntry
 
 V100, T4 = FleetEntry(gpu="v100", price_per_hour=3.06), FleetEntry(gpu="t4", price_per_hour=0.53)

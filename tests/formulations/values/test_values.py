@@ -22,7 +22,7 @@ from provision.formulations.values.bound import ValueBound, value_bound
 from provision.formulations.values.nodes import ValueNodes, WorkloadClass, classes_of, least_value, node_rates
 from provision.formulations.values.plan import PartsPlan, plan_of_parts
 from provision.formulations.values.schedule import SCHEDULE
-from provision.instances.generators.families import generate
+from provision.instances.read import generate
 from provision.models.base.clock import NEVER, Deadline
 from provision.models.performance.catalogue import load_performance
 from provision.models.problem.instance import Instance

@@ -5,7 +5,7 @@ from testbeds import random_testbed
 
 from provision import InputError, read, solve, verify
 from provision.heuristics.core import lns, walk
-from provision.instances.generators.families import generate
+from provision.instances.read import generate
 from provision.models.base.clock import present_stop
 from provision.models.problem.search import Search
 

@@ -8,8 +8,8 @@ from combined import random_combination
 from synthetic import random_instance
 
 import provision
-from provision.instances.generators.families import repeated
 from provision.instances.importers.parvagpu import import_scenario
+from provision.instances.read import repeated
 from provision.models.problem.instance import Instance
 
 PARVAGPU = Path(__file__).resolve().parents[4] / "shared" / "data" / "parvagpu"

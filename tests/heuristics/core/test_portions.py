@@ -10,7 +10,7 @@ from provision.formulations.pricing.settings import role_ways
 from provision.formulations.search.problem import Problem
 from provision.heuristics.core import greedy
 from provision.heuristics.core.greedy import portions, problem_of
-from provision.instances.generators.families import generate
+from provision.instances.read import generate
 from provision.models.problem.workload import FleetEntry
 
 

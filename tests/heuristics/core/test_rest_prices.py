@@ -16,7 +16,7 @@ from provision.heuristics.core.schedule import SCHEDULE
 from provision.heuristics.core.state import uncarried
 from provision.heuristics.core.tables import WAY, _prices
 from provision.heuristics.core.walk import Walk
-from provision.instances.generators.families import generate
+from provision.instances.read import generate
 from provision.models.base.clock import NEVER
 from provision.models.problem.workload import FleetEntry
 

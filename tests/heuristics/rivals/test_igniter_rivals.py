@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import provision
 from provision.heuristics.rivals import gslice
-from provision.instances.generators.families import generate
+from provision.instances.read import generate
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.operating_points import Member, Prediction
 

@@ -8,9 +8,8 @@ import provision
 from provision.cli import main
 from provision.commands.planning import bench
 from provision.comparing import compare as comparison
-from provision.instances.generators.families import FAMILIES
 from provision.instances.ledger.ledger import better, entry, joined, ledger
-from provision.instances.read import read
+from provision.instances.read import FAMILIES, read
 from provision.models.problem.objective import objective_of
 
 SMALL = "parvagpu-s1"

@@ -8,7 +8,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from provision import read, solve
-from provision.instances.files.instance_file import shipped_instances
+from provision.instances.read import shipped_instances
 from provision.instances.schemas.write import FOLDER, KINDS, schema, text
 from provision.models.performance.catalogue import shipped_performance
 

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provision.heuristics.igniter.igniter import METHODS
-from provision.instances.generators.families import generate
 from provision.instances.importers.igniter_profile import import_igniter
-from provision.instances.read import read
+from provision.instances.read import generate, read
 from provision.models.base.errors import InputError, UnsupportedError
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.performance.catalogue import load_performance

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from provision import solve, verify
 from provision.cli import main
-from provision.instances.files.instance_file import shipped
 from provision.instances.ledger.ledger import ledger
+from provision.instances.read import shipped
 from provision.models.performance.catalogue import load_performance
 from provision.models.performance.shared_gpus import MemoryStated
 from provision.models.problem.prediction import memory_notes

@@ -7,7 +7,7 @@ import pytest
 import provision
 from provision.cli import main
 from provision.formulations.search.segments import best_segments
-from provision.instances.files.instance_file import shipped_instances
+from provision.instances.read import shipped_instances
 from provision.models.problem.policy import Policy
 
 QUEUEING = Policy(latency_budget="queueing", safety=0.9)

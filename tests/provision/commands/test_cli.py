@@ -15,9 +15,7 @@ import yaml
 import provision
 from provision import cli
 from provision.cli import main
-from provision.instances.files.instance_file import shipped_instances
-from provision.instances.generators.families import generate
-from provision.instances.read import read, read_plan
+from provision.instances.read import generate, read, read_plan, shipped_instances
 from provision.models.problem.workload import FleetEntry
 from provision.solving.methods import methods
 

@@ -6,7 +6,7 @@ import pytest
 
 import provision
 from provision.cli import main
-from provision.instances.generators.families import FAMILIES
+from provision.instances.read import FAMILIES
 
 SMALL = (*FAMILIES["parvagpu"][:2], *FAMILIES["igniter"][:2], *FAMILIES["gpulets"])
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import provision
-from provision.instances.generators.families import generate
+from provision.instances.read import generate
 
 LIMIT_S = 20
 

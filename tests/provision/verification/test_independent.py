@@ -13,8 +13,8 @@ from token_instances import CHAT, chat
 from token_instances import instance as token_instance
 
 from provision import solve
-from provision.instances.files.instance_file import shipped, shipped_instances
 from provision.instances.ledger.ledger import ledger
+from provision.instances.read import shipped, shipped_instances
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.traffic.arrivals import Renewal
