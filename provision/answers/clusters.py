@@ -8,7 +8,7 @@ from provision.cluster.defragment import Defragmentation
 from provision.cluster.layout import Layout
 from provision.cluster.recommend import Recommendation
 from provision.cluster.steps import Step
-from provision.draw.words import plural
+from provision.draw.output import plural
 from provision.exporters.common import export
 from provision.instances.files.files import FilePath, write_text
 from provision.instances.read import write

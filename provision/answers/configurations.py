@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from math import ceil, inf
 from typing import Any, NamedTuple
 
-from provision.draw.words import number
+from provision.draw.output import number
 from provision.models.base.clock import Deadline
 from provision.models.base.tolerances import SOLVER
 from provision.models.hardware.gpu import WHOLE, group_of

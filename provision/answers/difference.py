@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from provision.draw.words import plural
+from provision.draw.output import plural
 from provision.models.plans.disturbance import disturbance, matched
 from provision.models.plans.plan import Plan, Slice
 from provision.models.problem.instance import Instance

@@ -9,8 +9,8 @@ from typing import Any
 from provision.answers.difference import difference
 from provision.answers.tokens import token_costs, token_limits
 from provision.answers.types import Cost, check_type, costs, per_million, types_of, why_type
+from provision.draw.output import at_least, number, plural
 from provision.draw.verdict import money
-from provision.draw.words import at_least, number, plural
 from provision.heuristics.core import greedy
 from provision.models.base.errors import InputError
 from provision.models.base.register import did_you_mean

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from provision.answers.difference import difference, touched
 from provision.answers.explain import limits_of
 from provision.answers.margins import margins_of
+from provision.draw.output import number, plural
 from provision.draw.verdict import money, sentence, slos_of
-from provision.draw.words import number, plural
 from provision.instances.files.files import FilePath
 from provision.instances.read import read, read_plan
 from provision.models.base.clock import Deadline

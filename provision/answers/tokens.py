@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from provision.answers.types import Cost
-from provision.draw.words import number
+from provision.draw.output import number
 from provision.models.performance.tokens.data import TokenModels
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from provision.draw.output import number, plural
 from provision.draw.verdict import money
-from provision.draw.words import number, plural
 from provision.formulations.search.fleet import partitions_of
 from provision.formulations.search.segments import best_segments, cap_rps
 from provision.instances.files.files import validate

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
 
-from provision.draw.words import number, printable
+from provision.draw.output import number, printable
 from provision.models.performance.operating_points import Prediction
 from provision.models.plans.plan import Replica
 

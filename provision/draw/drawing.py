@@ -13,8 +13,8 @@ from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 from provision.draw.boxes import FillStyle, ReplicaBox, Row, SliceBox, mean_share, styles
+from provision.draw.output import plural, printable, ranges
 from provision.draw.verdict import Standing
-from provision.draw.words import plural, printable, ranges
 from provision.models.hardware.gpu import WHOLE, GpuType, MigProfile, gpu_types, known_type
 from provision.models.performance.operating_points import Prediction
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice

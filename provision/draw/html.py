@@ -10,7 +10,7 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from provision.draw.boxes import PALETTE
-from provision.draw.words import number, printable
+from provision.draw.output import number, printable
 
 COLOURS = "".join(f".c{index} {{ --fill: {fill}; --text: {text}; --mark: {text}3d; }}\n"
                   for index, (fill, text) in enumerate(PALETTE))

@@ -11,7 +11,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from provision.draw.words import number, plural, printable, shorten
+from provision.draw.output import number, plural, printable, shorten
 from provision.models.plans.simulation_report import TAIL_LEVELS, TARGET, SimulatedWorkload, SimulationReport
 
 MOST_CHARTS = 48

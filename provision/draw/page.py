@@ -8,8 +8,8 @@ from functools import partial
 from provision.draw.boxes import PALETTE, FillStyle, ReplicaBox, Row, SliceBox, facts
 from provision.draw.drawing import Drawing, Served
 from provision.draw.html import document, text
+from provision.draw.output import number, part_of_slo, plural, ranges
 from provision.draw.verdict import Standing
-from provision.draw.words import number, part_of_slo, plural, ranges
 from provision.models.plans.plan import Plan
 from provision.models.plans.report import Report, Violation
 from provision.models.problem.instance import Instance

@@ -18,8 +18,8 @@ from matplotlib.patheffects import withStroke
 from provision.draw.boxes import FillStyle, ReplicaBox, Row, SliceBox, details
 from provision.draw.drawing import Drawing
 from provision.draw.figures import check_picture, write_figure
+from provision.draw.output import number, part_of_slo, plural, printable, ranges, shorten
 from provision.draw.verdict import Standing
-from provision.draw.words import number, part_of_slo, plural, printable, ranges, shorten
 from provision.instances.files.files import FilePath
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance

@@ -18,7 +18,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from provision.draw.words import plural
+from provision.draw.output import plural
 from provision.models.base.arrays import Floats
 from provision.models.hardware.gpu import gpus_in
 from provision.models.problem.instance import Instance

@@ -14,9 +14,8 @@ from rich.text import Text
 
 from provision.draw.boxes import FillStyle, ReplicaBox, Row, SliceBox, details
 from provision.draw.drawing import Drawing, Served
-from provision.draw.output import Output
+from provision.draw.output import Output, number, printable, ranges, shorten
 from provision.draw.verdict import Standing
-from provision.draw.words import number, printable, ranges, shorten
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 

@@ -11,7 +11,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from provision.draw.words import number, part_of_slo, plural, printable, ranges
+from provision.draw.output import number, part_of_slo, plural, printable, ranges
 from provision.models.base.objects import known
 from provision.models.plans.plan import Plan
 from provision.models.plans.report import Report

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from provision.draw.words import plural
+from provision.draw.output import plural
 from provision.instances.files.files import FilePath, check_writable, write_text
 from provision.instances.read import read, read_plan
 from provision.models.base.errors import InputError

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping
 from math import ceil
 from typing import Any, NamedTuple, TypeAlias
 
-from provision.draw.words import plural
+from provision.draw.output import plural
 from provision.exporters.common import Attachment, Exported, nodes, prefix, slugs, yaml_text
 from provision.exporters.mig_parted import LABELLING, label_script, node_files, notes, operator_notes, pod_notes
 from provision.exporters.pods import Pod, check_spread, containers, image_names, kustomization, slice_pods

@@ -15,10 +15,9 @@ from provision.buying.buy import GAP, GROWTH, buy, with_demand
 from provision.commands.planning.solve import print_answer
 from provision.commands.verb import Given, Seconds, Writing, planned, read_instance, verdict
 from provision.draw.figures import write_figure
-from provision.draw.output import Rows
+from provision.draw.output import Rows, at_least, number
 from provision.draw.progress import progress, telling
 from provision.draw.verdict import money
-from provision.draw.words import at_least, number
 from provision.formulations.master.rationing import Level
 from provision.instances.files.files import check_writable
 from provision.models.base.arguments import local, operand, option, written

@@ -14,10 +14,9 @@ from provision import InputError, Instance, Plan, draw, methods, read_plan, writ
 from provision.answers.difference import difference, touched
 from provision.commands.verb import Given, Seconds, Writing, planned, read_instance, verdict
 from provision.draw.figures import write_figure
-from provision.draw.output import Rows, rows_of
+from provision.draw.output import Rows, plural, rows_of
 from provision.draw.progress import counting
 from provision.draw.verdict import money
-from provision.draw.words import plural
 from provision.instances.files.demand import COLUMNS, TWO_WAVES, Demand, at_rates, read_demand, two_waves
 from provision.instances.files.files import write_text
 from provision.models.base.arguments import local, operand, option, written

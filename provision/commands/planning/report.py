@@ -11,11 +11,11 @@ from provision.draw.convergence import Trace
 from provision.draw.drawing import Drawing
 from provision.draw.html import document, figure, lines, section, table
 from provision.draw.latencies import latencies_figure, strain
+from provision.draw.output import plural
 from provision.draw.page import plan_parts
 from provision.draw.progress import progress
 from provision.draw.sweep import sweep_figure
 from provision.draw.verdict import standing_of
-from provision.draw.words import plural
 from provision.instances.files.files import write_text
 from provision.models.base.arguments import operand, option, written
 from provision.models.base.fields import Count, Name, Positive, Text

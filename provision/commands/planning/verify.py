@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from provision import InputError, Instance, Plan, Report, read_plan, verify
 from provision.answers.margins import how_sure, margins_of
 from provision.commands.verb import Answering, Given, read_instance
-from provision.draw.output import Rows
+from provision.draw.output import Rows, plural
 from provision.draw.progress import telling
-from provision.draw.words import plural
 from provision.instances.files.files import reason
 from provision.models.base.arguments import local, operand
 from provision.models.base.clock import Stopwatch

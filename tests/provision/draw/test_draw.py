@@ -15,11 +15,11 @@ from rich.console import Console
 
 from provision.draw.boxes import PALETTE, PATTERNS, details, styles
 from provision.draw.drawing import Drawing
+from provision.draw.output import number, ranges, shorten
 from provision.draw.page import render_page
 from provision.draw.picture import MOST_ROWS, draw_picture
 from provision.draw.terminal import draw_terminal
 from provision.draw.verdict import Standing
-from provision.draw.words import number, ranges, shorten
 from provision.models.base.errors import InputError
 from provision.models.hardware.gpu import WHOLE, gpu_type
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
