@@ -21,7 +21,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from provision.instances.files.files import FilePath, dump, load, path_of, validate, write_text
-from provision.instances.files.tables import is_table, read_plan_table, read_workloads, write_plan_table
+from provision.instances.files.tables import PARQUET, read_plan_table, read_workloads, write_plan_table
 from provision.instances.importers.parvagpu import import_deployment
 from provision.models.base.errors import InputError
 from provision.models.base.register import did_you_mean
@@ -33,6 +33,8 @@ from provision.models.problem.workload import Workload
 
 DEPLOYMENT = ".csv"
 SUFFIXES = (".yaml", ".yml", ".json")
+TABLES = (PARQUET, ".arrow", ".feather")
+"""The endings of deployment maps, of other files, and of tables of workloads or plans."""
 
 
 def read(name_or_path: Instance | FilePath) -> Instance:
@@ -92,6 +94,11 @@ def read_plan(path: Plan | FilePath, instance: Instance | FilePath | None = None
     content = load(path)
     refuse_other_kinds(content, "a plan", path)
     return validate(Plan, content, path)
+
+
+def is_table(path: object) -> bool:
+    """Whether a file is a table, by the end of its name."""
+    return isinstance(path, (str, os.PathLike)) and os.fspath(path).endswith(TABLES)
 
 
 def write(record: BaseModel, path: FilePath, force: bool = False) -> None:

@@ -25,8 +25,8 @@ from provision.models.problem.workload import LEAST_RPS, Workload
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SUFFIXES = (".parquet", ".arrow", ".feather")
-"""Endings of tables; the last two are Arrow's own file format."""
+PARQUET = ".parquet"
+"""The ending of Parquet files; all other tables are in Arrow's own file format."""
 HEAD = b"provision"
 """The key of a plan's other fields in the metadata of its table."""
 BATCH = 65_536
@@ -67,11 +67,6 @@ REPLICA, SLICE, GPU = (set(one.model_fields) for one in (Replica, Slice, Planned
 """The names of the fields of the parts of plans."""
 CONTROL, LONGEST_NAME = r"[\x00-\x1f\x7f]", 200
 """The characters that names must not have, and the most characters of a name, as in YAML."""
-
-
-def is_table(path: object) -> bool:
-    """Whether a file is a table, by the end of its name."""
-    return isinstance(path, (str, os.PathLike)) and os.fspath(path).endswith(SUFFIXES)
 
 
 def read_workloads(path: FilePath) -> tuple[Workload, ...]:
@@ -151,7 +146,7 @@ def _read(path: FilePath) -> pa.Table:
         import pyarrow as pa
         from pyarrow import feather, parquet
     try:
-        if os.fspath(path).endswith(SUFFIXES[0]):
+        if os.fspath(path).endswith(PARQUET):
             return parquet.read_table(path)
         return feather.read_table(path)
     except (OSError, pa.ArrowException) as error:
@@ -340,7 +335,7 @@ def _write(path: FilePath, columns: dict[str, Column], rows: Iterator[dict[str, 
                        metadata={HEAD: json.dumps(head).encode()} if head else None)
     with replacing(path, force) as temporary:
         parts = (pa.RecordBatch.from_pylist(several, schema) for several in _several(rows))
-        if os.fspath(path).endswith(SUFFIXES[0]):
+        if os.fspath(path).endswith(PARQUET):
             with parquet.ParquetWriter(temporary, schema) as writer:
                 for part in parts:
                     writer.write_batch(part)
