@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from provision.models.base.errors import UnsupportedError
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.problem.instance import THROUGHPUT, Instance
-from provision.models.problem.power_limit import keeping_power
+from provision.models.problem.power_limit import Run, keeping_power
 from provision.models.problem.search import Outcome, Search
 from provision.models.traffic.rules import FULL_BATCHES
 
@@ -130,7 +130,7 @@ class Method:
 
     name: str
     summary: str
-    run: Callable[[Instance, Search], Outcome]
+    run: Run
     exact: bool = False
     source: str = ""
     features: frozenset[str] = frozenset()
@@ -140,7 +140,7 @@ class Method:
 
     def __post_init__(self) -> None:
         """Keep the limit of power in every run."""
-        object.__setattr__(self, "run", update_wrapper(partial(keeping_power, self.run), self.run))
+        object.__setattr__(self, "run", update_wrapper(partial(_within_power, self.run), self.run))
 
     def check(self, instance: Instance) -> None:
         """Refuse an instance with a feature that this method cannot handle. Raises UnsupportedError if the instance has
@@ -153,6 +153,12 @@ class Method:
             few = (text for feature, text in REMEDIES if feature in {*missing, *asked & {"max_throughput"}})
             remedy = f"use --method {next(few, 'auto, master or greedy')}"
             raise UnsupportedError(f"method {self.name} cannot plan {lacking}; {remedy}")
+
+
+def _within_power(run: Run, instance: Instance, search: Search) -> Outcome:
+    """The outcome of ``run`` on an instance, within its limit of power if it has one."""
+    limited = instance.power is not None and instance.power.limit_w is not None
+    return keeping_power(run, instance, search) if limited else run(instance, search)
 
 
 def needs(instance: Instance) -> set[str]:

@@ -34,9 +34,7 @@ REASON = "the GPUs that power.limit_w allows carry less; raise it, or allow GPUs
 
 
 def keeping_power(run: Run, instance: Instance, search: Search) -> Outcome:
-    """The outcome of ``run`` on an instance, within its limit of power."""
-    if instance.power is None or instance.power.limit_w is None:
-        return run(instance, search)
+    """The outcome of ``run`` on an instance, within its limit of power, which it must have."""
     if len({_full_w(instance, one) for one in instance.fleet}) > 1 or instance.objective == THROUGHPUT:
         return _Prices(run, instance, search).outcome()
     outcome = run(_counted(instance, _most(instance)), search)
