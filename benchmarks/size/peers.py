@@ -46,8 +46,7 @@ import provision
 from provision.draw.output import print_table
 from provision.formulations.linear.highs import Rows, solve_linear
 from provision.formulations.search.assemble import assemble, deal
-from provision.formulations.search.fleet import Partitions, partitions_of
-from provision.formulations.search.segments import best_segments
+from provision.formulations.search.segments import Partitions, best_segments, partitions_of
 from provision.models.base import clock
 from provision.models.base.arrays import Floats, Ints, distinct_rows
 from provision.models.base.errors import UnsupportedError

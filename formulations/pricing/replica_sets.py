@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provision.formulations.pricing.schedule import SCHEDULE
-from provision.formulations.search.fleet import Partitions
+from provision.formulations.search.segments import Partitions
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import STRICT
 from provision.models.problem.instance import Instance

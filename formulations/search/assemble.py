@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from provision.formulations.search.fleet import Partitions
-from provision.formulations.search.segments import Segments, cap_rps
+from provision.formulations.search.segments import Partitions, Segments, cap_rps
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.objects import uncollected
 from provision.models.base.tolerances import DUST, PLANNED

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from provision.formulations.search.fleet import Partitions, Pool, pools_of, prices_of
-from provision.formulations.search.segments import Segments, best_segments
+from provision.formulations.search.segments import Partitions, Pool, Segments, best_segments, pools_of, prices_of
 from provision.models.base.tolerances import DUST, FORGIVEN
 from provision.models.performance.catalogue import PerformanceFile
 from provision.models.problem.instance import Instance

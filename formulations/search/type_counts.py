@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from provision.formulations.search.fleet import Pool
+from provision.formulations.search.segments import Pool
 
 FINE = 10**6
 """The units into which the price of the dearest GPU is divided, so that prices are whole numbers."""

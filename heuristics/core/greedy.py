@@ -19,9 +19,8 @@ import numpy as np
 
 from provision.formulations.search.assemble import Layout, assemble
 from provision.formulations.search.feasibility import late, proved_infeasible
-from provision.formulations.search.fleet import partitions_of
 from provision.formulations.search.problem import Group, Problem, in_parts
-from provision.formulations.search.segments import Segments, best_segments
+from provision.formulations.search.segments import Segments, best_segments, partitions_of
 from provision.heuristics.core.mixing import mixed
 from provision.heuristics.core.schedule import SCHEDULE
 from provision.heuristics.core.walk import Walk, assembled

@@ -25,8 +25,7 @@ from scipy.sparse import coo_array, csc_array, csr_array, hstack, vstack
 from provision.formulations.linear.highs import Rows, solve_integer, solve_linear
 from provision.formulations.pricing.replica_sets import cheapest_replica_sets, price_bound, sharpest
 from provision.formulations.search.assemble import Layout, deal
-from provision.formulations.search.fleet import partitions_of
-from provision.formulations.search.segments import Segments, cap_rps
+from provision.formulations.search.segments import Segments, cap_rps, partitions_of
 from provision.heuristics.core.schedule import SCHEDULE
 from provision.heuristics.parvagpu.parvagpu import METHODS as PARVAGPU_METHODS
 from provision.heuristics.parvagpu.parvagpu import PARVAGPU

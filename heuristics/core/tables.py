@@ -11,9 +11,8 @@ from provision.formulations.pricing.mps.laws import GPU
 from provision.formulations.pricing.mps.tables import POINT, PointTables
 from provision.formulations.pricing.oracle import Running, replica_of
 from provision.formulations.pricing.settings import UNLIMITED, Setting, Way, settings_of
-from provision.formulations.search.fleet import partitions_of
 from provision.formulations.search.problem import Problem
-from provision.formulations.search.segments import SliceType
+from provision.formulations.search.segments import SliceType, partitions_of
 from provision.heuristics.core.schedule import SCHEDULE, Schedule
 from provision.models.base.arrays import Bools, Floats, Ints, Records
 from provision.models.base.clock import Deadline

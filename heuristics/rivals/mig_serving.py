@@ -54,8 +54,7 @@ import numpy as np
 
 from provision.formulations.search.assemble import Layout, assemble
 from provision.formulations.search.feasibility import proved_infeasible
-from provision.formulations.search.fleet import partitions_of
-from provision.formulations.search.segments import Segments, best_segments
+from provision.formulations.search.segments import Segments, best_segments, partitions_of
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.objects import known
 from provision.models.problem.instance import Instance

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from provision.draw.output import number, plural
 from provision.draw.verdict import money
-from provision.formulations.search.fleet import partitions_of
-from provision.formulations.search.segments import best_segments, cap_rps
+from provision.formulations.search.segments import best_segments, cap_rps, partitions_of
 from provision.instances.files.files import validate
 from provision.models.base.errors import InputError
 from provision.models.base.objects import known

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from provision.formulations.search.fleet import Pool as ProblemPool
 from provision.formulations.search.problem import Problem
+from provision.formulations.search.segments import Pool as ProblemPool
 from provision.formulations.search.type_counts import FINE
 from provision.formulations.values.bound import applies, value_bound
 from provision.heuristics.core.mixing import cuts_of

@@ -25,8 +25,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 
-from provision.formulations.search.fleet import partitions_of
-from provision.formulations.search.segments import best_segments
+from provision.formulations.search.segments import best_segments, partitions_of
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance

@@ -11,8 +11,7 @@ from synthetic import random_instance
 
 import provision
 from provision.formulations.pricing.replica_sets import cheapest_replica_sets, sharpest
-from provision.formulations.search.fleet import partitions_of
-from provision.formulations.search.segments import best_segments
+from provision.formulations.search.segments import best_segments, partitions_of
 from provision.heuristics.core.mixing import mixed
 from provision.models.base.arrays import distinct_rows
 from provision.models.base.clock import Deadline

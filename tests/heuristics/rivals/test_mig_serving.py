@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from synthetic import random_instance
 
 import provision
-from provision.formulations.search.fleet import partitions_of
-from provision.formulations.search.segments import best_segments
+from provision.formulations.search.segments import best_segments, partitions_of
 from provision.heuristics.rivals import mig_serving as mig_serving_slow
 from provision.heuristics.rivals.mig_serving import Configs, needed
 from provision.instances.importers.parvagpu import import_scenario
