@@ -9,8 +9,7 @@ import numpy as np
 
 from provision.formulations.pricing.mps.laws import GPU
 from provision.formulations.pricing.mps.tables import POINT, PointTables
-from provision.formulations.pricing.oracle import Running, replica_of
-from provision.formulations.pricing.settings import UNLIMITED, Setting, Way, settings_of
+from provision.formulations.pricing.oracle import UNLIMITED, Running, Setting, Way, replica_of, settings_of
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import SliceType, partitions_of
 from provision.heuristics.core.schedule import SCHEDULE, Schedule
@@ -40,7 +39,7 @@ SETTING = np.dtype([
     ("end_pattern", np.int64),
 ])
 """A setting: the limits of one shared slice, and the ways in which replicas can run there
-(`provision.formulations.pricing.settings`).
+(`provision.formulations.pricing.oracle`).
 """
 WAY = np.dtype([
     ("row", np.int64),

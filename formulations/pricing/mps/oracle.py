@@ -13,7 +13,7 @@ from provision.formulations.pricing.mps.offers import RISE, PlaceValues, choices
 from provision.formulations.pricing.mps.pricing import best_patterns
 from provision.formulations.pricing.mps.rate_points import MOST_RPS, rate_points, small_patterns, together_rps
 from provision.formulations.pricing.mps.tables import Demand, least_units, running_at, tables_of
-from provision.formulations.pricing.oracle import WayOfSharing
+from provision.formulations.pricing.oracle import Setting, WayOfSharing, role_ways
 from provision.formulations.pricing.rates import (
     GroupPrices,
     Listing,
@@ -24,7 +24,6 @@ from provision.formulations.pricing.rates import (
     RateOracle,
 )
 from provision.formulations.pricing.schedule import SCHEDULE
-from provision.formulations.pricing.settings import Setting, role_ways
 from provision.formulations.search.problem import Group, Problem, Role, Shareable
 from provision.formulations.search.segments import SliceType
 from provision.models.base.arrays import Ints

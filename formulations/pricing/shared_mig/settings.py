@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from provision.formulations.pricing.oracle import Running
+from provision.formulations.pricing.oracle import UNLIMITED, Running, Setting, Way
 from provision.formulations.pricing.schedule import NETWORKS
-from provision.formulations.pricing.settings import UNLIMITED, Setting, Way
 from provision.formulations.pricing.shared_mig.levels import (
     Level,
     busy_per_item_s,

@@ -6,7 +6,7 @@ from itertools import chain
 import pytest
 
 from provision import solve
-from provision.formulations.pricing.settings import role_ways
+from provision.formulations.pricing.oracle import role_ways
 from provision.formulations.search.problem import Problem
 from provision.heuristics.core import greedy
 from provision.heuristics.core.greedy import portions, problem_of

@@ -3,7 +3,7 @@
 import pytest
 
 import provision
-from provision.formulations.pricing.settings import settings_of
+from provision.formulations.pricing.oracle import settings_of
 from provision.formulations.search.problem import Problem
 from provision.instances.read import generate
 from provision.models.base.clock import NEVER, Deadline, TimeIsUpError
