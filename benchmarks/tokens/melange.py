@@ -23,10 +23,9 @@ from provision.instances.importers.tokens.iterations import read_splitwise, time
 from provision.models.fitting.operators.costs import fit_iterations
 from provision.models.hardware.prices import list_price
 from provision.models.performance.tokens.batching import replay
-from provision.models.performance.tokens.lengths import Lengths, RequestTokens
 from provision.models.performance.tokens.operating import EVERYBODY, highest_rate_rps, late_shares
 from provision.models.performance.tokens.records import Engine, request_table
-from provision.models.performance.tokens.slo import Limits
+from provision.models.performance.tokens.requests import Lengths, Limits, RequestTokens
 from provision.models.performance.tokens.step import TokenCosts
 
 MODEL, PROVIDER = "llama2-70b", "lambda"

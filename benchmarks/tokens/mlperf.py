@@ -29,9 +29,9 @@ from provision.models.fitting.operators.costs import fit_costs
 from provision.models.performance.operators.compose import Served
 from provision.models.performance.operators.decoder import shipped_decoder
 from provision.models.performance.operators.servers import server_software, shipped_operators
-from provision.models.performance.tokens.lengths import Lengths
 from provision.models.performance.tokens.operating import SUSTAINED, answers_ms, saturated_rps
 from provision.models.performance.tokens.records import Engine
+from provision.models.performance.tokens.requests import Lengths
 from provision.models.performance.tokens.step import TokenCosts
 from provision.models.traffic.arrivals import POISSON
 

@@ -8,8 +8,7 @@ from provision.formulations.search.segments import Segments
 from provision.models.base.tolerances import DUST, TOLERANCE
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.tokens.data import TokenModels
-from provision.models.performance.tokens.lengths import RequestTokens
-from provision.models.performance.tokens.slo import Limits
+from provision.models.performance.tokens.requests import Limits, RequestTokens
 from provision.models.plans.plan import Plan
 from provision.models.problem.instance import Instance
 from provision.models.problem.prediction import predict_slice

@@ -30,8 +30,8 @@ from provision.formulations.search.feasibility import proved_infeasible
 from provision.formulations.search.segments import Segments, SliceType, best_segments, token_point
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.performance.tokens.lengths import Lengths, RequestTokens
 from provision.models.performance.tokens.loads import TokenCounts
+from provision.models.performance.tokens.requests import Lengths, RequestTokens
 from provision.models.problem.instance import Instance
 from provision.models.problem.method import Method
 from provision.models.problem.objective import objective_of

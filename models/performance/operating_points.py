@@ -18,7 +18,7 @@ from provision.models.base.fields import Name, Record, Text, Version, absent
 from provision.models.base.tolerances import TOLERANCE
 from provision.models.hardware.gpu import gpu_type
 from provision.models.performance.bands import ErrorBands
-from provision.models.performance.tokens.lengths import RequestTokens
+from provision.models.performance.tokens.requests import RequestTokens
 
 
 class Member(NamedTuple):

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr
 from provision.models.base.fields import Flag, Fraction, NonNegative, Percentile, Record, absent, empty
 from provision.models.base.register import did_you_mean
 from provision.models.performance.catalogue import PerformanceFile
-from provision.models.performance.tokens.slo import Limits
+from provision.models.performance.tokens.requests import Limits
 from provision.models.problem.uncertainty import Stretch, Uncertainty, stretch_of
 from provision.models.problem.workload import Stage, Workload
 from provision.models.traffic.arrivals import POISSON, Arrivals, Mmpp, Poisson, Renewal, Routing, Trace, steadiest_bound

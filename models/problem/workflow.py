@@ -23,8 +23,7 @@ from pydantic import Field, model_validator
 
 from provision.models.base.fields import MOST_PERCENTILE, Name, Percentile, Record, empty
 from provision.models.base.tolerances import TOLERANCE
-from provision.models.performance.tokens.lengths import Lengths, RequestTokens
-from provision.models.performance.tokens.slo import TokenSlo, longest_ms
+from provision.models.performance.tokens.requests import Lengths, RequestTokens, TokenSlo, longest_ms
 from provision.models.problem.policy import Policy
 from provision.models.problem.workload import Workload
 

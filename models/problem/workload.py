@@ -29,8 +29,7 @@ from provision.models.base.fields import (
 )
 from provision.models.hardware.gpu import WHOLE, GpuType, gpu_type
 from provision.models.hardware.prices import list_price
-from provision.models.performance.tokens.lengths import Lengths, RequestTokens
-from provision.models.performance.tokens.slo import Limits, TokenSlo, longest_ms
+from provision.models.performance.tokens.requests import Lengths, Limits, RequestTokens, TokenSlo, longest_ms
 from provision.models.traffic.arrivals import Arrivals, Routing
 
 UNTOLD_MS = 1.0

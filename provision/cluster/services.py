@@ -16,7 +16,7 @@ from provision.cluster.state import Origin, Values
 from provision.instances.files.files import refused
 from provision.models.base.errors import InputError
 from provision.models.performance.catalogue import PerformanceFile
-from provision.models.performance.tokens.lengths import RequestTokens
+from provision.models.performance.tokens.requests import RequestTokens
 
 WORKLOAD, MODEL = "PROVISION_WORKLOAD", "PROVISION_MODEL"
 MODEL_NAMES = ("MODEL_NAME", "MODEL_ID", "MODEL")

@@ -9,8 +9,8 @@ from provision.models.base.arrays import Ints
 from provision.models.base.errors import InputError
 from provision.models.performance.operating_points import Member
 from provision.models.performance.tokens.data import TokenModels, TokenSlice
-from provision.models.performance.tokens.lengths import RequestTokens
 from provision.models.performance.tokens.records import Engine
+from provision.models.performance.tokens.requests import RequestTokens
 from provision.models.plans.plan import Plan, Replica
 from provision.models.plans.simulation_report import SimulationSettings
 from provision.models.problem.instance import Instance

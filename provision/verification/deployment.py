@@ -25,7 +25,7 @@ from provision.models.hardware.gpu import WHOLE, GpuType, gpu_type, split
 from provision.models.hardware.places import DOMAINS, Domain, Places
 from provision.models.performance.operating_points import OperatingPoints
 from provision.models.performance.tokens.data import TokenModels
-from provision.models.performance.tokens.slo import Limits
+from provision.models.performance.tokens.requests import Limits
 from provision.models.plans.plan import Plan, PlannedGpu, Replica, Slice
 from provision.models.plans.report import Kind, ReplicaPrediction
 from provision.models.problem.instance import Instance

@@ -19,8 +19,7 @@ import numpy as np
 from provision.models.base.arrays import Bools, Floats, Ints
 from provision.models.base.compiled import compiled, inner
 from provision.models.performance.tokens.data import TokenModels
-from provision.models.performance.tokens.lengths import RequestTokens, SharedPrefix
-from provision.models.performance.tokens.slo import Limits
+from provision.models.performance.tokens.requests import Limits, RequestTokens, SharedPrefix
 from provision.models.traffic.arrivals import arrival_times_s
 from provision.models.traffic.rule import Traffic
 

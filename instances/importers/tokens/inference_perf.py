@@ -14,8 +14,8 @@ from provision.models.base.errors import InputError
 from provision.models.base.fields import Name, Positive, Record
 from provision.models.hardware.gpu import WHOLE
 from provision.models.performance.tokens.data import TokenModels
-from provision.models.performance.tokens.lengths import SharedPrefix
 from provision.models.performance.tokens.loads import TokenCounts, TokenLoad
+from provision.models.performance.tokens.requests import SharedPrefix
 from provision.models.problem.instance import Instance
 
 LEVELS = np.linspace(0, 1, 101)

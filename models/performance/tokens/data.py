@@ -13,8 +13,8 @@ from provision.models.base.fields import Name, NonNegative, PositiveCount, Recor
 from provision.models.hardware.gpu import WHOLE, gpu_type, no_profile
 from provision.models.performance.bands import Origin, TokenBands
 from provision.models.performance.operating_points import Member, OperatingPoints, PerformanceData, Prediction
-from provision.models.performance.tokens.lengths import MOST_TOKENS, RequestTokens
 from provision.models.performance.tokens.records import RECORDED_TOKENS, Engine
+from provision.models.performance.tokens.requests import MOST_TOKENS, RequestTokens
 
 PARTS = {
     "decode": ("step_ms", "weights_ms", "several_ms", "sequence_ms", "context_ms", "experts_ms"),

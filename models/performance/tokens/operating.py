@@ -16,10 +16,9 @@ from scipy.special import stdtrit
 
 from provision.models.performance.tokens.batching import replay
 from provision.models.performance.tokens.data import TokenSlice
-from provision.models.performance.tokens.lengths import RequestTokens, SharedPrefix
 from provision.models.performance.tokens.loads import SEED, Figures, TokenCounts, TokenLoad
 from provision.models.performance.tokens.records import Clients, Engine, request_table
-from provision.models.performance.tokens.slo import Limits
+from provision.models.performance.tokens.requests import Limits, RequestTokens, SharedPrefix
 from provision.models.performance.tokens.step import TokenCosts
 from provision.models.traffic.arrivals import POISSON, Mmpp, Poisson, Renewal, Trace, arrival_times_s
 

@@ -7,7 +7,7 @@ from provision import simulate, solve, verify
 from provision.formulations.search.segments import best_segments
 from provision.instances.files.files import validate
 from provision.models.base.errors import InputError
-from provision.models.performance.tokens.lengths import RequestTokens, SharedPrefix
+from provision.models.performance.tokens.requests import RequestTokens, SharedPrefix
 from provision.verification.second import second_opinion
 
 LONG = {"input": {"min": 1100.0, "max": 1300.0}, "output": {"min": 20.0, "max": 60.0}}

@@ -10,7 +10,7 @@ from token_instances import chat, instance
 
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.rivals.melange import Pool, Service, allocate, buckets_of, plan
-from provision.models.performance.tokens.lengths import RequestTokens
+from provision.models.performance.tokens.requests import RequestTokens
 from provision.models.problem.search import Search
 
 

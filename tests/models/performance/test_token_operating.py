@@ -9,7 +9,7 @@ from provision.models.performance.tokens import operating
 from provision.models.performance.tokens.loads import TokenCounts
 from provision.models.performance.tokens.operating import answers_ms, highest_rate_rps, late_shares
 from provision.models.performance.tokens.records import Engine
-from provision.models.performance.tokens.slo import Limits, TokenSlo
+from provision.models.performance.tokens.requests import Limits, TokenSlo
 from provision.models.traffic.arrivals import POISSON, Renewal
 
 PROMPT, OUTPUT = TokenCounts.uniform(512, 1536), TokenCounts.uniform(128, 384)
