@@ -1,5 +1,5 @@
-"""The latency rules by the name that a policy's ``latency_budget`` gives, and those of full batches: ``half_slo``, and
-``full_batches``. The rule ``queueing`` has a file of its own.
+"""The latency rules, by the names that a policy's ``latency_budget`` gives. The two rules that count on full batches
+are here; the rule for random arrivals, ``queueing``, has a file of its own.
 
 ``half_slo`` is the rule of Nexus, iGniter and ParvaGPU: a batch may take half of the SLO; the other half is for
 waiting.

@@ -257,6 +257,7 @@ def _excesses(gpu: PlannedGpu, kind: GpuType) -> Iterator[Misfit]:
 
 NAMES = ("time to the first token", "time per output token", "time of the whole answer")
 FIELDS = ("ttft_ms", "tpot_ms", "e2e_ms")
+"""What the limits on tokens are limits of, in words, and the fields that state them."""
 DIGITS = 6
 """The number of significant digits to which rates are rounded, so that nearly equal replicas are replayed only once."""
 
