@@ -9,10 +9,10 @@ Searches differ in the families of rows that they declare and in the sorts of co
 at least its right side. Partitions and price tiers are the same for all searches.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import coo_array, csc_array, csr_array, hstack, vstack
@@ -22,9 +22,10 @@ from provision.formulations.search.problem import Problem
 from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import MISSING
 
-Key = TypeVar("Key")
-Entries = Iterable[tuple[int, float]]
-"""The entries of a column, as (row of the whole program, value). Values of a row that occurs twice are added up."""
+Known = dict[Any, tuple[list[tuple[int, float]], float]]
+"""Columns of one sort, in the order in which they were found: of each its entries, as pairs (row of the whole program,
+value), and its cost. Values of a row that occurs twice are added up.
+"""
 
 
 class Columns(NamedTuple):
@@ -39,42 +40,6 @@ class Columns(NamedTuple):
     least: Floats
     most: Floats
     whole: bool = True
-
-
-class Known(Generic[Key]):
-    """Columns of one sort that are added one by one, each with a key. Iteration yields the keys in the order in which
-    they were added.
-
-    Attributes
-    ----------
-    at
-        The index of every key.
-    """
-
-    def __init__(self) -> None:
-        self.at: dict[Key, int] = {}
-        self.rows: list[int] = []
-        self.columns: list[int] = []
-        self.values: list[float] = []
-        self.cost: list[float] = []
-
-    def __len__(self) -> int:
-        return len(self.at)
-
-    def __iter__(self) -> Iterator[Key]:
-        return iter(self.at)
-
-    def add(self, key: Key, entries: Entries, cost: float = 0.0) -> bool:
-        """Add a column, unless its key is known; returns whether it is new."""
-        if key in self.at:
-            return False
-        for row, value in entries:
-            self.rows.append(row)
-            self.columns.append(len(self.at))
-            self.values.append(value)
-        self.cost.append(cost)
-        self.at[key] = len(self.at)
-        return True
 
 
 class RestrictedMaster:
@@ -135,11 +100,13 @@ class RestrictedMaster:
         limits = np.full(len(cost), np.inf) if most is None else most
         return Columns(csc_array(vstack(blocks)), cost, np.zeros(len(cost)), limits, whole)
 
-    def known(self, columns: Known[Key]) -> Columns:
+    def known(self, columns: Known) -> Columns:
         """The columns that were added one by one, as a matrix."""
-        entries = np.array(columns.values, float), (np.array(columns.rows, int), np.array(columns.columns, int))
-        cost = np.array(columns.cost, float)
-        matrix = coo_array(entries, (len(self.right), len(cost))).tocsc()
+        entries = [(value, row, at) for at, (column, _) in enumerate(columns.values()) for row, value in column]
+        values, rows, of_column = np.array(entries, float).reshape(-1, 3).T
+        cost = np.array([each for _, each in columns.values()], float)
+        at = rows.astype(int), of_column.astype(int)
+        matrix = coo_array((values, at), (len(self.right), len(cost))).tocsc()
         return Columns(matrix, cost, np.zeros(len(cost)), np.full(len(cost), np.inf))
 
     @cached_property

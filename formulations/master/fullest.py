@@ -95,7 +95,7 @@ class FullFleet:
                                        at_most=-self.most)
         self.first = {name: rows.start for name, rows in self.master.rows.items()}
         self.limits: list[Limit] = []
-        self.columns, self.rated_already = Known[Column](), Known[Column]()
+        self.columns, self.rated_already = Known(), Known()
         for at, slice_type in np.argwhere(self.single_rps > 0).tolist():
             self.add(slice_type, (Member(at, running_alone(problem, groups[at].members[0], slice_type)),))
         lists = [(slice_type, one.listed()) for slice_type, one in oracles]
@@ -183,7 +183,7 @@ class FullFleet:
         """
         for at in np.argsort(-worth.of_totals(patterns), kind="stable")[:PRICING.tried].tolist():
             one = Column(slice_type, *patterns.rated(at))
-            self.rated_already.add(one, self.entries(one, together), -sum(one.rps))
+            self.rated_already.setdefault(one, (self.entries(one, together), -sum(one.rps)))
             self.add(slice_type, one.members)
 
     def chosen(self, time_limit_s: float) -> Filled | None:
@@ -203,10 +203,10 @@ class FullFleet:
         """Judge a pattern, and add it if it is feasible; return it, None if it is not."""
         one = self.judge.held(slice_type, members)
         if one is not None:
-            self.columns.add(one, self.entries(one), -sum(one.rps))
+            self.columns.setdefault(one, (self.entries(one), -sum(one.rps)))
         return one
 
-    def columns_of(self, known: Known[Column], whole: bool = True) -> list[Columns]:
+    def columns_of(self, known: Known, whole: bool = True) -> list[Columns]:
         """The columns of the program: those of ``known`` patterns, of partitions and, unless ``whole``, of missing
         demand.
         """

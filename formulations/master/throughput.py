@@ -63,10 +63,10 @@ def bounds_of_sets(fleet: FullFleet, until: Deadline) -> Iterator[float]:
 
     for place in [(slice_type, groups) for slice_type, several in every.items() for groups in several or ()]:
         search(place)
-    sets, rates = Known[Column](), [group.rate_rps for group in fleet.problem.groups]
+    sets, rates = Known(), [group.rate_rps for group in fleet.problem.groups]
     for slice_type, groups in most:
         column = Column(slice_type, tuple(Member(one, UNKNOWN) for one in groups), tuple(rates[one] for one in groups))
-        sets.add(column, fleet.entries(column))
+        sets[column] = fleet.entries(column), 0.0
     columns, *others = fleet.columns_of(sets)
     searched = list(most)
     while searched and not until.over:

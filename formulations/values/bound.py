@@ -132,9 +132,8 @@ class ValueBound:
             yield self.proof.bound
             more = self.found or rough  # the program's own prices, priced closely, may still find patterns
             if not self.found or self.best > self.program.value * (1 - SCHEDULE.fineness[self.finer].within):
-                free = any(not price for pool in self.problem.pools for price, _ in pool.tiers)  # no use for ``best``
-                unsettled = more and (free or self.best < self.program.value * (1 - SCHEDULE.exact.close))
-                more = self._refined() or unsettled
+                most = self.program.value * self.problem.dearest * (1 - SCHEDULE.exact.close)
+                more = self._refined() or (more and self.proof.bound < most)
         self.closed = self.closed or not more
 
     @property

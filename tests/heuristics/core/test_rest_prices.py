@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import provision
-from provision.formulations.pricing.settings import settings_of
+from provision.formulations.pricing.oracle import settings_of
 from provision.formulations.search.problem import Problem
 from provision.formulations.search.segments import best_segments
 from provision.heuristics.core.greedy import problem_of
