@@ -74,15 +74,16 @@ def solve_linear(rows: Rows) -> LinearSolution | None:
 
 class GrowingProgram:
     """A linear program that is solved again and again, each time with the same rows and further columns. The primal
-    simplex method goes on from the last optimum.
+    simplex method goes on from the last optimum. It does so only if the columns are not scaled.
     """
 
     def __init__(self) -> None:
         from ortools.linear_solver.pywraplp import Solver  # here, since it loads slowly
 
         self.solver: Any = Solver.CreateSolver("GLOP")
-        self.solver.SetSolverSpecificParametersAsString("use_preprocessing: false use_dual_simplex: false")
-        self.least = np.zeros(0)
+        self.solver.SetSolverSpecificParametersAsString(
+            "use_preprocessing: false use_dual_simplex: false use_scaling: false")
+        self.rows, self.columns, self.least = list[Any](), list[Any](), np.zeros(0)
 
     def solve(self, rows: Rows) -> LinearSolution | None:
         """The optimum; None if there is none. The program must begin with the columns of the last call, of which only
@@ -91,24 +92,23 @@ class GrowingProgram:
         self._extend(rows)
         if self.solver.Solve() != self.solver.OPTIMAL:
             return solve_linear(rows)
-        variables, constraints = self.solver.variables(), self.solver.constraints()
-        return LinearSolution(self.solver.Objective().Value(), np.array([one.solution_value() for one in variables]),
-                              np.maximum([one.dual_value() for one in constraints], 0),
-                              np.maximum([one.reduced_cost() for one in variables], 0))
+        return LinearSolution(self.solver.Objective().Value(), np.array([one.solution_value() for one in self.columns]),
+                              np.maximum([one.dual_value() for one in self.rows], 0),
+                              np.maximum([one.reduced_cost() for one in self.columns], 0))
 
     def _extend(self, rows: Rows) -> None:
         """Add the columns that are new, and change the least values of the others."""
-        solver, matrix, known = self.solver, rows.matrix.tocsc(), len(self.least)
-        for right in [] if solver.NumConstraints() else rows.right.tolist():
-            solver.Constraint(right, solver.infinity())
-        constraints, variables, objective = solver.constraints(), solver.variables(), solver.Objective()
-        for at in np.flatnonzero(rows.least[:known] != self.least).tolist():
-            variables[at].SetLb(float(rows.least[at]))
-        for at in range(known, len(rows.cost)):
+        solver, matrix, objective = self.solver, rows.matrix.tocsc(), self.solver.Objective()
+        if not self.rows:
+            self.rows = [solver.Constraint(right, solver.infinity()) for right in rows.right.tolist()]
+        for at in np.flatnonzero(rows.least[:len(self.columns)] != self.least).tolist():
+            self.columns[at].SetLb(float(rows.least[at]))
+        for at in range(len(self.columns), len(rows.cost)):
             new = solver.NumVar(float(rows.least[at]), float(rows.most[at]), "")
+            self.columns.append(new)
             objective.SetCoefficient(new, float(rows.cost[at]))
             for entry in range(matrix.indptr[at], matrix.indptr[at + 1]):
-                constraints[matrix.indices[entry]].SetCoefficient(new, float(matrix.data[entry]))
+                self.rows[matrix.indices[entry]].SetCoefficient(new, float(matrix.data[entry]))
         self.least = rows.least.copy()
 
 

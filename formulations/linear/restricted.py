@@ -23,8 +23,8 @@ from provision.models.base.arrays import Floats, Ints
 from provision.models.base.tolerances import MISSING
 
 Known = dict[Any, tuple[list[tuple[int, float]], float]]
-"""Columns of one sort, in the order in which they were found: of each its entries, as pairs (row of the whole program,
-value), and its cost. Values of a row that occurs twice are added up.
+"""Columns of one sort by key, the oldest first: the entries and the cost of each. An entry is a pair (row of the whole
+program, value); values of the same row add up.
 """
 
 

@@ -193,7 +193,8 @@ class Setting:
     patterns
         All sets of roles that the slice can hold, if the limits above do not tell them; else None.
     running
-        A function from the roles of ways without operating points to their operating points.
+        A function from the roles of ways without operating points, in the order in which they were added, to their
+        operating points in the same order.
     """
 
     ways: Sequence[Way]
@@ -203,7 +204,7 @@ class Setting:
     workloads: int = 1
     points: Any = None
     patterns: Sequence[Pattern] | None = None
-    running: Callable[[Pattern], list[Running] | None] | None = None
+    running: Callable[[tuple[int, ...]], list[Running] | None] | None = None
 
 
 def settings_of(problem: Problem, until: Deadline) -> Iterator[tuple[int, Setting]]:

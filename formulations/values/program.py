@@ -85,8 +85,8 @@ class Patterns:
         return np.flatnonzero((self.members != NONE).sum(axis=1) == 1)
 
     def add(self, file: int, members: Ints) -> None:
-        """Add patterns of a performance file, given as operating points (patterns, places). Known ones are left out,
-        and those of more than SCHEDULE.together replicas.
+        """Add patterns of a performance file, given as operating points (patterns, places). Patterns that are known,
+        or have more than SCHEDULE.together replicas, are left out.
         """
         width, points = SCHEDULE.together, self.points[file]
         members = np.unique(members[(members[:, width:] == NONE).all(axis=1), :width], axis=0)
@@ -299,8 +299,8 @@ class ValueProgram:
             self._add(np.concatenate(rows), np.concatenate(columns), np.concatenate(weights), many)
 
     def _cheapest(self, values: PlaceValues) -> Iterator[tuple[Ints, float]]:
-        """Yield the cheapest replica set of every cell: (levels,) its replicas at each level, and the requests/s of one
-        more replica.
+        """Yield the cheapest replica set of every cell: (levels,) how many replicas it has at each level, and the
+        requests/s that one further replica carries.
         """
         for at, several in groupby(self.cells, key=lambda one: one.of_class):
             rps, rates_rps = values.rps[at], np.array([one.rate_rps for one in several])

@@ -66,10 +66,11 @@ def begun(instance: Instance, search: Search, patience: float) -> Walk:
 
 
 def walking(progress: Progress) -> Callable[[float], bool]:
-    """A function that improves the best plan by ruin and recreate for some seconds. It returns whether its
-    time ended before its patience did (`Walk`); after that, a further call has patience anew.
+    """A function that improves the best plan by ruin and recreate for some seconds, a turn. It returns True if the time
+    ended the turn, and False if the walk ran out of patience or of GPUs to try (`Walk`); the next turn then has full
+    patience again.
 
-    The walk begins at the first call, and goes on from the best plan where another search found it.
+    The walk begins in the first turn, and goes on from the best plan where another search found it.
     """
     walks = list[Walk]()
 
@@ -79,7 +80,7 @@ def walking(progress: Progress) -> Callable[[float], bool]:
             if not walks:
                 walks.append(begun(instance, search, SCHEDULE.patience))
             elif progress.plan is not None and objective_of(instance).better(progress.value, walks[0].value):
-                walks[0].go_on_from(progress.plan, search.within())
+                walks[0].go_on_from(progress.plan, search.bound or 0.0, search.within())
         except TimeIsUpError:
             return False
         walk = walks[0]

@@ -69,12 +69,15 @@ class Walk:
         if start is None:
             self._begin(until)
         else:
-            self.go_on_from(start, until)
+            self.go_on_from(start, bound, until)
 
-    def go_on_from(self, plan: Plan, until: Deadline) -> None:
-        """Try GPUs that cost less than those of a plan. Raises TimeIsUpError if the time is over before."""
-        self.start, self.best = plan, None
-        self._try(self._cheaper(self._planned(plan, until)))
+    def go_on_from(self, plan: Plan, bound: float, until: Deadline) -> None:
+        """Try GPUs that cost less than those of a plan, and no less than a proven ``bound``. Raises TimeIsUpError if
+        the time is over before.
+        """
+        state = self._planned(plan, until)
+        self.start, self.best, self.bound = plan, None, bound
+        self._try(self._cheaper(state))
 
     @property
     def ended(self) -> bool:

@@ -1,5 +1,5 @@
-"""All kinds of performance data: the kinds that a file may hold, shipped data by name, and how far the predictions of
-data may be off: the band of the ratio of measured to predicted times.
+"""Performance data: the kinds that a file may hold, the shipped data by name, and the errors of their predictions. An
+error is a band of the ratio of measured to predicted times.
 
 What counts for a band, in this order: bands of a language model's requests; errors by slice type and batch size; the
 error that a fit states of a model or of all of its data, taken as lognormal with median 1, and wider the fewer points

@@ -244,7 +244,7 @@ class Instance(Shown, Record):
 
     @cached_property
     def derived_limits(self) -> set[str]:
-        """The language models whose limit on the whole answer follows from those on its tokens: nobody stated it."""
+        """The language models without a stated limit on the whole answer, which follows from those on its tokens."""
         return {one.name for one in self.workloads if one.slo is not None and one.slo.e2e_ms is None}
 
     @cached_property

@@ -1,6 +1,6 @@
 """Objectives: the value of a plan, the weight of a GPU, which of two values is better, and which bound proves a value.
-Also the cost per hour of plans, of committed GPUs and of energy, and what the GPUs of a plan draw by the load that is
-planned for them.
+The file also computes what plans, committed GPUs and energy cost per hour, and what the GPUs of a plan draw at the load
+that is planned for them.
 """
 
 import math
@@ -162,7 +162,7 @@ def least_per_hour(instance: Instance, bound: float) -> float:
 
 
 def proven(instance: Instance, bound: float) -> str:
-    """The cost per hour or the number of GPUs below which no plan is, in words, by a proven bound on the objective."""
+    """A proven bound in words: no plan has a lower cost per hour, or fewer GPUs."""
     unit = objective_of(instance).unit
     told = least_per_hour(instance, bound) if unit == PER_HOUR else bound
     return f"{told:.12g} {unit_in_words(unit)}"

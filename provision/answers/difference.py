@@ -30,7 +30,7 @@ def difference(instance: Instance, before: Plan, after: Plan, base: Instance | N
 
 def touched(before: Plan, after: Plan) -> Iterator[str]:
     """Yield a line for every GPU that changes: ``+`` if it is added, ``-`` if it is given back, ``~`` if its slices or
-    replicas change, which have such signs of their own. A GPU is named by its index in the plan before.
+    replicas change; lines for these have the same signs. A GPU is named by its index in the plan before.
     """
     lines = [(old is None, old if old is not None else new or 0, _steps(before, after, old, new))
              for old, new in matched(before.gpus, after.gpus)]

@@ -255,7 +255,7 @@ def _fitted(instance: Instance, plan: Plan, model: str, rows: Sequence[Judged], 
     them; none if no factors explain the percentiles.
 
     Gauss-Newton's method on logarithms, each factor taken for 1 at first, with standard deviation UNKNOWN. A factor
-    that the percentiles leave further apart than TOLD is not told by them, and stays 1.
+    whose standard deviation stays above TOLD cannot be found from the percentiles, and stays 1.
     """
     rows = [one for one in rows if one.observed_ms and one.high_ms is not None]
     width = np.array([(known(one.high_ms) - one.low_ms) / one.observed_ms / sqrt(12) for one in rows])

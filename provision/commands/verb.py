@@ -71,8 +71,8 @@ def read_instance(name_or_path: str) -> Instance:
 
 
 def given_plan(plan_file: str, instance_file: str | None) -> tuple[Plan, Instance | None]:
-    """The pair (plan, instance). The instance is the given one; if none is given, the shipped instance if it has not
-    changed since the plan was made, otherwise None. Raises InputError if a file cannot be used.
+    """The pair (plan, instance). Without an instance file, the instance is the shipped one, or None if that has changed
+    since the plan was made. Raises InputError if a file cannot be used.
     """
     if instance_file:
         instance = read_instance(instance_file)

@@ -180,7 +180,7 @@ class _Program:
                     self.model.add(on == 0)
 
     def quota(self, workloads: Iterable[str], most: int) -> None:
-        """The workloads stand on at most so many GPUs, which dealing cannot change."""
+        """Limit the number of GPUs on which the workloads stand. Dealing cannot change that number."""
         if sum(one.many * len(one.gpus) for one in self.classes if one.carries.keys() & set(workloads)) > most:
             self.model.add_bool_or([])
 

@@ -26,7 +26,7 @@ from provision.solving.steps import GREEDY, Step, narrower, of_others, one_gpu, 
 
 def run(instance: Instance, search: Search) -> Outcome:
     """Run the steps; the outcome has the best plan and the best bound of all steps. Instances with ``places``,
-    ``survive`` or ``even_replicas`` are planned by way of other instances, each of which comes back here.
+    ``survive`` or ``even_replicas`` are planned by way of other instances, for each of which ``run`` is called again.
     """
     slack = wants_slack(instance, search)  # refuses a wrong parameter before anything else
     if instance.places is not None:
@@ -68,8 +68,8 @@ def _steps(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
     if "gpulets" in asked and asked - {"random_turns"} <= ideal.METHODS[0].features:
         yield ideal.METHODS[0].run, SCHEDULE.quick_s
         yield master.solve, SCHEDULE.turns_s
-    # A plan within a second, and a bound within two. Where greedy fills slices, narrower instances are planned sooner
-    # than the whole; otherwise it mixes segments by a linear program, which is quick.
+    # A plan within a second, and a bound within two. Where greedy fills slices, instances without sharing are planned
+    # sooner than the whole; otherwise it mixes segments by a linear program, which is quick.
     if not fills:
         yield GREEDY, math.inf
     elif not begun:
@@ -83,7 +83,7 @@ def _steps(instance: Instance, search: Search) -> Iterator[tuple[Step, float]]:
             yield GREEDY, SCHEDULE.filling_s if throughput else math.inf  # for most throughput, it would use all time
         if master.shares_networks(instance) and not throughput:
             yield master.first_answers, SCHEDULE.shared_s
-    # Plans and bounds of all kinds, until proven or out of time. Where `values` applies, greedy is part of that.
+    # Plans and bounds of all kinds, until proven or out of time. Where `values` applies, `master` calls it.
     yield master.solve, math.inf
     if not throughput:
         yield where_able(cpsat.METHODS[0]), math.inf

@@ -42,8 +42,8 @@ class Schedule:
         With more pairs of models and SLO than ``walked``, or more different workloads than ``vast``, greedy does not
         plan the whole, and there is no ruin and recreate.
     slack_s, slack_part
-        The search for slack takes at most the fraction ``slack_part`` of the time that the plan took, but may always
-        take ``slack_s``.
+        The search for slack takes at most the fraction ``slack_part`` of the time that the plan took, or ``slack_s`` if
+        that is more, less the time to verify a plan. So there is none for large plans.
     slack_steps
         The steps of bisection for slack, of which every further one halves the error and takes a plan more.
     """

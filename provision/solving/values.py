@@ -1,5 +1,5 @@
-"""Many workloads that share whole GPUs under interference: a bound by prices of replicas, plans of parts of workloads,
-and ruin and recreate, in turns.
+"""Many workloads that share whole GPUs under interference: a bound by prices of replicas and ruin and recreate take
+turns, and one plan of parts of workloads comes in between.
 
 Bounds and plans of parts take hardly longer for 100,000 workloads than for 2,000 (`provision.formulations.values`).
 Greedy plans what the plan of parts leaves.
@@ -23,7 +23,7 @@ NAME = "large"
 
 
 def applies(instance: Instance) -> bool:
-    """Whether patterns cannot distinguish all workloads of an instance, but prices of replicas prove a bound."""
+    """Whether an instance has more workloads than patterns name one by one, and prices of replicas prove a bound."""
     return len(instance.workloads) > MOST_NAMED and bound.applies(instance)
 
 
@@ -43,7 +43,7 @@ def solve(instance: Instance, search: Search) -> Outcome:
         return refused
     progress, bounds, parts, going = Progress(instance, search), bound.value_bound(instance), True, True
     walk = None if vast(instance) else lns.walking(progress)
-    bounds.prove(progress, 0.0)  # one round, however long it takes
+    bounds.prove(progress, 0.0)  # the first round always runs
     if walk is not None and math.isfinite(bounds.proof.bound):
         if search.start is None:
             progress.offer(of_others(narrower)(instance, search.apart()).plan)

@@ -1,15 +1,11 @@
 """Checks of single things in a plan, for the verifier; the applier and the exporters use them too, so that they never
 disagree.
 
-The rates that the replicas of a plan can serve: a replica can serve its throughput or, under the rule ``queueing``, the
-highest rate that keeps its percentile.
-
-Whether the GPUs of a plan stand on nodes, and every rule of ``places`` is kept there.
-
-What a plan needs from its GPUs: room for the slices, and MPS where processes share a slice. Source: NVIDIA MIG user
-guide (placements, media engines), NVIDIA MPS documentation (active thread percentage).
-
-Whether replicas of language models keep the limits on their tokens at their routed rates, by replays.
+- Rates: a replica can serve its throughput or, under the rule ``queueing``, the highest rate that keeps its percentile.
+- Places: all GPUs stand on nodes, and every rule of ``places`` is kept.
+- GPUs: there is room for the slices, and MPS where processes share a slice. Source: NVIDIA MIG user guide (placements,
+  media engines), NVIDIA MPS documentation (active thread percentage).
+- Tokens: replicas of language models keep the limits on their tokens at their routed rates. Replays tell.
 """
 
 from __future__ import annotations
@@ -122,7 +118,7 @@ def _broken(places: Places, plan: Plan, stood: Stood) -> Iterator[str]:
 
 
 def lost_together(places: Places, plan: Plan) -> dict[str, set[int]]:
-    """The GPUs of a plan, by index, that each loss in ``survive`` takes, by the name of what is lost."""
+    """For each loss in ``survive``, by the name of what is lost: the indices of the GPUs that are lost with it."""
     machines = {one.name: one for one in places.machines}
     found: dict[str, set[int]] = {}
     for kind in places.losses:

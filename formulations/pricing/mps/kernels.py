@@ -173,24 +173,26 @@ def holds(tables: PointTables, point: int, count: int, cache: float, power_w: fl
 
 @compiled
 def arrange(tables: PointTables, members: Ints, units: Ints, points: Ints) -> int:
-    """Find operating points for a set by ``settle``, whose arguments and result it has: for all members at once, or
-    else for one after the other, each beside those before it, as greedy fills a slice.
+    """Find operating points for a set. First ``settle`` tries all members at once. If that fails, it adds one member
+    after the other, as greedy does. Arguments and result are those of ``settle``; all units begin at 0.
 
     A member's burden on others may rise or fall with its units. So a set for which no points are found may still be
     feasible: then the result is UNKNOWN, unless the set is not ``possible``.
     """
     settled = settle(tables, members, len(members), units, points)
     if settled == NONE:
+        if not possible(tables, members):
+            return NONE
         for size in range(1, len(members) + 1):
             units[size - 1] = 0
             settled = settle(tables, members, size, units, points)
             if settled == NONE:
-                return UNKNOWN if possible(tables, members) else NONE
+                return UNKNOWN
     return settled
 
 
 def feasible_sets(tables: PointTables, copies: Sequence[int], until: Deadline) -> list[tuple[int, ...]] | None:
-    """All sets of demands that can share the GPU, each in ascending order. Some of them may only be possible.
+    """All sets of demands that can share the GPU, each in ascending order, and sets that may be able to.
 
     None if there are too many sets, or if the time is over. Sets grow by one replica at a time, because all subsets of
     a feasible set are feasible. ``copies`` (demands,) are the most replicas of each demand.

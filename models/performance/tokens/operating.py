@@ -224,8 +224,8 @@ def answers_ms(rate_rps: float, prompt: TokenCounts, output: TokenCounts, engine
 
 def served_ms(planned_ms: np.ndarray, prompt: TokenCounts, output: TokenCounts, engine: Engine, costs: TokenCosts,
               seed: int, part: Part = ALL) -> np.ndarray:
-    """(3, requests), the latencies as in ``answers_ms``, of requests that arrive at given times ``planned_ms``,
-    (requests,), ascending, each from another user.
+    """(3, requests) the latencies of requests, as in ``answers_ms``. Each request comes from another user, at its time
+    in ``planned_ms`` (requests,), ascending.
     """
     count = len(planned_ms)
     return timed_ms(planned_ms, prompt.sample(count, seed), output.sample(count, seed + 1), engine, costs, seed, part)

@@ -29,4 +29,6 @@ def test_a_program_that_grows_has_the_optimum_of_each_stage(seed: int) -> None:
             assert (found.duals >= 0).all() and found.reduced == pytest.approx(np.maximum(reduced, 0), abs=1e-6)
             ends = np.where(reduced > 0, part.least, np.where(np.isfinite(part.most), part.most, 0.0))
             assert found.value == pytest.approx(found.duals @ right + reduced @ ends, abs=1e-5)
+            again = program.solve(part)  # nothing is new, so the last optimum is the answer
+            assert again is not None and again.value == pytest.approx(found.value) and not program.solver.iterations()
         least[draw.integers(many)] = 1.0

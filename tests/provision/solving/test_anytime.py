@@ -83,7 +83,7 @@ def test_turns_of_bounds_and_walks_are_alike_under_every_limit(limit_s, monkeypa
     monkeypatch.setattr(values.bound.ValueBound, "prove", lambda bound, progress, seconds: turn(seconds))
     monkeypatch.setattr(values.lns, "walking", lambda progress: turn)
     values.solve(provision.read("igniter-testbed-12"), Search(limit_s))
-    assert turns == [0.0, SCHEDULE.walk_s, *[SCHEDULE.values_s] * 6]
+    assert turns == [0.0, SCHEDULE.walk_s, *[SCHEDULE.values_s, SCHEDULE.walks_s] * 3]
 
 
 def test_the_limit_only_cuts_off():
