@@ -28,8 +28,8 @@ class Walk:
     problem
         The problem.
     start
-        The plan from which the walk begins. If it is None, the walk begins with GPUs that are filled one after the
-        other.
+        A plan to beat; None for none. A walk begins with GPUs that are filled one after the other. If they cost more
+        than the plan, it begins with the plan.
     bound
         A proven bound on the objective; no cheaper GPUs are tried.
     draw
@@ -66,9 +66,9 @@ class Walk:
         self.best: State | None = None
         self.trials, self.least = list[State](), list[float]()
         self.turn = self.done = self.idle = self.taken = 0
-        if start is None:
-            self._begin(until)
-        else:
+        self._begin(until)
+        objective = objective_of(self.instance)
+        if start is not None and (self.best is None or objective.better(objective.value(start), self.value)):
             self.go_on_from(start, bound, until)
 
     def go_on_from(self, plan: Plan, bound: float, until: Deadline) -> None:
