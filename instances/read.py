@@ -168,9 +168,9 @@ def _from_file(performance: Any, instance: FilePath) -> Any:
         return performance
     path = Path(instance).parent / performance
     if not os.path.isfile(path):
-        shipped = ", ".join(shipped_performance())
+        names = ", ".join(shipped_performance())
         raise InputError(
-            f"{instance}: performance: {performance!r} is neither shipped data ({shipped}) nor a file beside the "
+            f"{instance}: performance: {performance!r} is neither shipped data ({names}) nor a file beside the "
             f"instance ({path}); correct the name{did_you_mean(performance, shipped_performance())}"
         )
     content = load(path)
@@ -178,7 +178,7 @@ def _from_file(performance: Any, instance: FilePath) -> Any:
     return validate(PerformanceFile, content, path)
 
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+GPU_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """Matches names of GPU types that are valid file names."""
 
 
@@ -191,7 +191,7 @@ def read_gpu_type(path: FilePath) -> GpuType:
     kind = validate(GpuType, content, path)
     if kind.name in shipped_types():
         raise InputError(f"{path}: name: {kind.name} is a GPU type that ships; give yours another name")
-    if not NAME.fullmatch(kind.name):
+    if not GPU_NAME.fullmatch(kind.name):
         raise InputError(f"{path}: name: {kind.name!r} should have letters, digits, dots and hyphens only; rename it")
     return kind
 

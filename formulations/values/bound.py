@@ -172,7 +172,7 @@ class ValueBound:
         loose, effort = forgiving(values.rps, values.value), SCHEDULE.exact._replace(close=close)
         for file, slice_type in enumerate(self.patterns.slice_types):
             worth = self.patterns.price(file, loose, float(duals.slices[slice_type]), effort, SCHEDULE.best,
-                                           self.patterns.points[file].most)
+                                        self.patterns.points[file].most)
             most[slice_type] = max(most[slice_type], worth)
         asked, full = self._asked(values), [float((pool.partitions @ most).max()) for pool in problem.pools]
         proven = asked / max(DUST, *(value * problem.dearest / pool.worth

@@ -84,7 +84,8 @@ def walking(progress: Progress) -> Callable[[float], bool]:
         except TimeIsUpError:
             return False
         walk = walks[0]
-        walk.idle = 0 if walk.ended else walk.idle
+        if walk.ended:
+            walk.idle = 0
         ended = walk.go(replace(search.apart(seconds), bound=progress.bound))
         progress.offer(walk.plan(NAME))
         return ended == "time_limit"

@@ -10,6 +10,7 @@ There a replica serves the whole rate of its workload, so that the time in which
 no request waits.
 """
 
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import entry_points
 
@@ -134,10 +135,15 @@ class FullBatches(LatencyRule):
         return float(task_latency_ms(1, batch, rate_rps, found.latency_ms))
 
 
-RULES: dict[str, type[LatencyRule]] = {"half_slo": HalfSlo, FULL_BATCHES: FullBatches}
-"""The classes of the rules in this file."""
-QUEUEING = "queueing"
-"""The name of the rule for random arrivals, whose module is imported on first use."""
+def _queueing() -> LatencyRule:
+    """Make the rule for random arrivals; its module is imported on first use."""
+    from provision.models.traffic.queueing import Queueing
+
+    return Queueing()
+
+
+RULES: dict[str, Callable[[], LatencyRule]] = {"half_slo": HalfSlo, FULL_BATCHES: FullBatches, "queueing": _queueing}
+"""What makes each rule of this package, by its name."""
 GROUP = "provision.rules"
 """The entry points by which other packages add rules; each names a class that is made without parameters."""
 
@@ -145,7 +151,7 @@ GROUP = "provision.rules"
 @cache
 def rule_names() -> tuple[str, ...]:
     """The names of all rules."""
-    return (*RULES, QUEUEING, *sorted(entry.name for entry in entry_points(group=GROUP)))
+    return (*RULES, *sorted(entry.name for entry in entry_points(group=GROUP)))
 
 
 @cache
@@ -155,10 +161,6 @@ def rule_of(name: str) -> LatencyRule:
     """
     if name in RULES:
         return RULES[name]()
-    if name == QUEUEING:
-        from provision.models.traffic.queueing import Queueing
-
-        return Queueing()
     for entry in entry_points(group=GROUP, name=name):
         made: LatencyRule = entry.load()()
         return made

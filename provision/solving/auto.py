@@ -57,7 +57,7 @@ def run(instance: Instance, search: Search) -> Outcome:
     ended = "proved" if progress.proved else ended
     if progress.plan is not None and ended in ("proved", "completed") and slack:
         seconds = max(SCHEDULE.slack_s, SCHEDULE.slack_part * progress.search.elapsed_s) - progress.writing_s
-        progress.plan = with_slack(instance, progress.plan, progress.bound, progress.search.apart(max(seconds, 0.0)))
+        progress.plan = with_slack(instance, progress.plan, progress.bound, progress.search.apart(seconds))
     return progress.outcome(ended, reason, built)
 
 

@@ -251,10 +251,10 @@ def _excesses(gpu: PlannedGpu, kind: GpuType) -> Iterator[Misfit]:
             yield Misfit("capacity", f"{value} {what}, the GPU has {limit}", None, value, limit)
 
 
-NAMES = ("time to the first token", "time per output token", "time of the whole answer")
-FIELDS = ("ttft_ms", "tpot_ms", "e2e_ms")
+TOKEN_TIMES = ("time to the first token", "time per output token", "time of the whole answer")
+TOKEN_FIELDS = ("ttft_ms", "tpot_ms", "e2e_ms")
 """What the limits on tokens are limits of, in words, and the fields that state them."""
-DIGITS = 6
+TOKEN_DIGITS = 6
 """The number of significant digits to which rates are rounded, so that nearly equal replicas are replayed only once."""
 
 
@@ -269,9 +269,9 @@ class Met(NamedTuple):
     def complaints(self) -> list[tuple[str, float, float]]:
         """For every broken limit a line for messages, the time and the limit in ms."""
         return [
-            (f"P{self.limits.percentile:g} of the {NAMES[at]} is {self.times_ms[at]:.6g} ms, "
+            (f"P{self.limits.percentile:g} of the {TOKEN_TIMES[at]} is {self.times_ms[at]:.6g} ms, "
              f"{self.times_ms[at] / self.limits.times_ms[at] - 1:.1%} over the {self.limits.times_ms[at]:.6g} ms that "
-             f"{FIELDS[at]} leaves; route less here", self.times_ms[at], self.limits.times_ms[at])
+             f"{TOKEN_FIELDS[at]} leaves; route less here", self.times_ms[at], self.limits.times_ms[at])
             for at in self.broken
         ]  # fmt: skip
 
@@ -289,7 +289,7 @@ class TokenReplays:
         if replica.rate_rps == 0 or workload.tokens is None or not isinstance(data, TokenModels):
             return None
         limits, traffic = self.instance.policy.limits_of(workload), self.instance.policy.traffic_of(workload)
-        rate_rps = float(f"{replica.rate_rps:.{DIGITS}g}")
+        rate_rps = float(f"{replica.rate_rps:.{TOKEN_DIGITS}g}")
         from provision.verification.token_engine import tails_ms
 
         times_ms, late = tails_ms(data, model, profile, replica.batch, rate_rps, workload.tokens, limits, traffic)
